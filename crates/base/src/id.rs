@@ -42,8 +42,8 @@ number_id!(
     SessionId, u64, "{:x}"
 );
 
-/// The highest bits of the numbers of inodes and sessions, and so of bodies and blocks: kept for the
-/// shard of the metadata that gave the number. They are 0.
+/// The highest bits of the numbers of inodes and sessions, and so of bodies and blocks: kept for
+/// the shard of the metadata that gave the number. They are 0.
 pub const SHARD_BITS: u32 = 10;
 
 impl SessionId {

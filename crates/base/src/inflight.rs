@@ -382,7 +382,7 @@ pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
 }
 
 /// Polls like [`stage::during`], and notes where the request waits whenever it is pending. If it is
-/// ready, its stage from then on is the one that its stages rest in: a client may take a reply
+/// ready, its stage from then on is that in which its stages rest: a client may take a reply
 /// slowly.
 pub fn poll<T>(
     stages: &mut stage::Stages,

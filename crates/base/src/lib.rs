@@ -12,6 +12,8 @@
 //!                           ──►  Disk  Clock  Rng  Threads  (faults enter here in tests)
 //! ```
 
+pub mod rng;
+
 mod buffers;
 pub mod checksum;
 pub mod clock;
@@ -21,7 +23,6 @@ mod id;
 pub mod limits;
 pub mod planted;
 pub mod redundancy;
-pub mod rng;
 mod secret;
 mod threads;
 pub mod trace;

@@ -32,6 +32,7 @@ mod connection;
 mod dir;
 mod output;
 
+mod capability_list;
 mod disk_cache;
 mod inflight;
 mod metadata;

@@ -39,11 +39,12 @@ mod write;
 
 mod append;
 mod coalesce;
-mod copied_bytes;
 mod delete;
 mod file;
 mod layout;
 mod multipart;
+
+mod copied_bytes;
 
 pub use account::{Account, CountedBody, ThrottleCounts};
 pub use cache::{PIECE_BYTES, Stats};

@@ -63,7 +63,7 @@ fn field(bytes: &[u8]) -> Result<Field<'_>> {
     }
 }
 
-/// What the beginning of some bytes is.
+/// The beginning of some bytes.
 enum Next {
     /// An entry of this length, with the empty line behind it.
     Entry(usize),
@@ -96,7 +96,7 @@ fn next(bytes: &[u8], is_end: bool) -> Next {
 }
 
 /// Takes a journal in pieces. An entry that is too long or damaged is refused alone, and what is
-/// behind it is read on: an uploader sends again without end what it is not rid of.
+/// behind it is read on: an uploader sends an entry again and again until it is accepted.
 #[derive(Debug, Default)]
 pub struct Journal {
     /// The rest of an entry that is refused, with the reason.
@@ -356,7 +356,7 @@ mod tests {
         let bytes = [&binary("MESSAGE", 1000, b"abc")[..], b"\nA=1\n\n"].concat();
         let (lines, refused) = parted(&bytes, 9);
         assert_eq!((&*lines, refused), ("{\"event\":{\"A\":\"1\"}}\n", vec!["invalid"]));
-        // What is skipped at the end counts, too.
+        // Bytes that are skipped at the end count, too.
         let bytes = binary("MESSAGE", RECORD_BYTES as u64 * 2, &vec![b'x'; RECORD_BYTES + 9]);
         assert_eq!(parted(&bytes, bytes.len()), (String::new(), vec!["too_large"]));
     }

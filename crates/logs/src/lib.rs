@@ -16,8 +16,9 @@
 
 pub mod limits;
 
-pub mod day;
 pub mod json;
+
+pub mod day;
 mod level;
 mod protobuf;
 mod source;

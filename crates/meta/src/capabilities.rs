@@ -15,7 +15,7 @@ const CLUSTER: &str = "cluster";
 /// # Errors
 /// Those of the engine and of the rows.
 pub fn enabled(engine: &dyn Engine) -> Result<CapabilitySet> {
-    let Found { identity, map } = find(engine)?;
+    let StoreRows { identity, map } = find(engine)?;
     let of_map = map.map(|map| ClusterMap::decode(&map)).transpose()?;
     let of_store = identity.map_or(CapabilitySet::NONE, |identity| identity.capabilities);
     Ok(of_map.map_or(of_store, |map| map.capabilities))
@@ -35,21 +35,21 @@ pub fn enable(engine: &dyn Engine, capability: Capability) -> Result<()> {
 }
 
 /// The rows that can name capabilities of the whole store.
-struct Found {
+struct StoreRows {
     identity: Option<StoreIdentity>,
     map: Option<Bytes>,
 }
 
-fn find(engine: &dyn Engine) -> Result<Found> {
+fn find(engine: &dyn Engine) -> Result<StoreRows> {
     let (_, mut rows) = engine.read(&[keys::config(CLUSTER), keys::map()])?;
     let map = rows.pop().flatten();
     let identity = rows.pop().flatten().as_ref().map(StoreIdentity::decode).transpose()?;
-    Ok(Found { identity, map })
+    Ok(StoreRows { identity, map })
 }
 
 /// Reads the identity of the store of one server.
 fn identity_of_server(engine: &dyn Engine) -> Result<StoreIdentity> {
-    let Found { identity, map } = find(engine)?;
+    let StoreRows { identity, map } = find(engine)?;
     if map.is_some() {
         let text = "these are the metadata of a cluster: use cairn cluster enable";
         return Err(Error::Invalid(text.to_owned()));

@@ -24,9 +24,10 @@ pub fn check(root: &Path) -> Vec<String> {
     for folder in &crates {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let manifest = table(&folder.join("Cargo.toml"));
-        for (kind, folders) in
-            [("dependencies", &["src"][..]), ("dev-dependencies", &["src", "tests", "benches"])]
-        {
+        for (kind, folders) in [
+            ("dependencies", &["src"][..]),
+            ("dev-dependencies", &["src", "tests", "benches", "examples"]),
+        ] {
             let packages = packages(&manifest, kind);
             let texts: Vec<String> = folders.iter().map(|part| text(&folder.join(part))).collect();
             let unused = unused(&packages, &texts.concat());

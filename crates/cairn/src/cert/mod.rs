@@ -76,7 +76,7 @@ struct LeafArgs {
     replace: bool,
 }
 
-/// What to do about an authority that exists.
+/// Advice about an authority that exists.
 const KEPT: &str = "with another authority, no certificate that this one has signed is trusted any \
     more. Use it (cairn cert server DIR NAME), or make the other one in another directory";
 

@@ -7,8 +7,8 @@ use cairn_base::Capability;
 use cairn_cluster::control::Edit;
 
 use super::reach;
+use crate::capability_list;
 use crate::failure::Result;
-use crate::meta::list_capabilities;
 use crate::output;
 
 /// Turn a capability on, for good, or list what can be turned on
@@ -31,7 +31,7 @@ pub struct EnableArgs {
 pub fn run(args: &EnableArgs) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
     let Some(name) = args.name else {
-        list_capabilities(status.map.capabilities)?;
+        capability_list::print(status.map.capabilities)?;
         return Ok(ExitCode::SUCCESS);
     };
     if status.map.capabilities.contains(name) {

@@ -6,6 +6,7 @@ use cairn_base::{Capability, CapabilitySet};
 use cairn_meta::capabilities;
 use cairn_meta::engine::postgres;
 
+use crate::capability_list;
 use crate::dir::{CLUSTER_FILE, DataDir, MACHINE};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
@@ -40,7 +41,7 @@ pub fn run(args: &EnableArgs) -> Result<()> {
         )));
     }
     let dir = DataDir::open(path, args.meta.place())?;
-    let Some(name) = args.name else { return list(enabled(args, &dir)?) };
+    let Some(name) = args.name else { return capability_list::print(enabled(args, &dir)?) };
     if enabled(args, &dir)?.contains(name) {
         return output::line(format!("{name} is on already"));
     }
@@ -67,13 +68,4 @@ fn enabled(args: &EnableArgs, dir: &DataDir) -> Result<CapabilitySet> {
         return Err(metadata.foreign("holds no metadata"));
     }
     Ok(capabilities::enabled(&*metadata.engine)?)
-}
-
-/// Prints each capability of this program, and whether it is on.
-pub fn list(enabled: CapabilitySet) -> Result<()> {
-    for one in Capability::ALL {
-        let state = if enabled.contains(*one) { "on" } else { "off" };
-        output::line(format!("{:<20} {state:<4} {}", one.name(), one.purpose()))?;
-    }
-    Ok(())
 }

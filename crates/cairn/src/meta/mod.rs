@@ -27,7 +27,6 @@ use crate::metadata::{MetaArgs, Metadata};
 use crate::offline::store;
 use crate::output;
 use enable::EnableArgs;
-pub use enable::list as list_capabilities;
 
 /// Bytes written or read at a time.
 const BUFFER: usize = 256 << 10;

@@ -48,12 +48,15 @@ fn of_directory(args: &ServerArgs, failure: Failure) -> Failure {
     used.unwrap_or(failure)
 }
 
+fn listen(args: &ServerArgs) -> Result<doors::Sockets> {
+    args.doors.listen(Role::Server).map_err(|failure| of_directory(args, failure))
+}
+
 async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     args.config.announce();
     let mut signals = signals::Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
-    let sockets = args.doors.listen(Role::Server);
-    let sockets = sockets.map_err(|failure| of_directory(args, failure))?;
+    let sockets = listen(args)?;
     let parts = Parts::open(args).await?;
     let _inflight = Serving::start(Role::Server, &args.dir);
     let is_preset = preset.is_some();
@@ -63,8 +66,8 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let Parts { fs, sessions, blocks, .. } = &parts;
     cairn_roles::server::start(&mut duties, fs, sessions, blocks, Pace::default(), &stopped);
     let named = scrub::OnDamage::Name(Arc::clone(&parts.engine));
-    let scrubs =
-        scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
+    let days = args.scrub_days;
+    let scrubs = scrub::start(&mut duties, &parts.blocks, named, &parts.dir, days, &stopped);
     space::start(&mut duties, &args.dir, &stopped);
     let (records, sinks) = args.doors.records.start(&parts.fs, "server")?;
     if let Some(log) = records.audit() {

@@ -89,7 +89,7 @@ impl<T> Default for DisclosedIds<T> {
 }
 
 impl<T: Hash + Eq> DisclosedIds<T> {
-    /// Returns the number of ids; one that is in both halves counts twice.
+    /// Returns the number of ids. An id in both halves counts twice.
     fn len(&self) -> usize {
         self.new.len() + self.old.len()
     }

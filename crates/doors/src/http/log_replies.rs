@@ -19,7 +19,7 @@ pub const PROBE: &str = "GET, HEAD, OPTIONS";
 pub const PUSH: &str = "POST, OPTIONS";
 pub const BULK: &str = "POST, PUT, OPTIONS";
 
-/// Types of messages of protocol buffers, and the one that replies have.
+/// Types of messages of protocol buffers. Replies have the first.
 pub const PROTOBUFS: [&str; 2] = ["application/x-protobuf", "application/protobuf"];
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 

@@ -80,7 +80,7 @@ pub async fn reply(fs: &Fs, traffic: &Traffic) -> Result<Response<Body>> {
         slowest.push(slow(passed, user));
     }
     let mut waiting = inflight::seen();
-    // Who asks is no traffic.
+    // The request that asks is no traffic.
     waiting.retain(|flight| flight.about.object != "/admin/traffic");
     let mut in_flight = Vec::new();
     for flight in waiting.iter().filter(|flight| !flight.about.is_patient).take(TOLD) {

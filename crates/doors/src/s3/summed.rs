@@ -11,7 +11,7 @@ use s3s::xml::{
 
 use super::checksums;
 
-/// Depth of elements within one that is not known.
+/// Limit of the depth of elements in an unknown element.
 const DEPTH: u32 = 8;
 
 const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
@@ -29,14 +29,14 @@ impl<T: SerializeContent> Serialize for Document<T> {
 }
 
 /// An element, and behind what the library writes of it, its checksums.
-pub(super) struct Summed<T> {
+pub(super) struct WithChecksums<T> {
     pub(super) content: T,
     pub(super) checksums: Vec<Checksum>,
-    /// Number of parts, if that is told with a checksum of checksums; otherwise 0.
+    /// Number of parts, if it goes with a checksum of checksums; otherwise 0.
     pub(super) part_count: u32,
 }
 
-impl<T: SerializeContent> SerializeContent for Summed<T> {
+impl<T: SerializeContent> SerializeContent for WithChecksums<T> {
     fn serialize_content<W: Write>(&self, out: &mut Serializer<W>) -> SerResult {
         self.content.serialize_content(out)?;
         for checksum in &self.checksums {
@@ -48,12 +48,12 @@ impl<T: SerializeContent> SerializeContent for Summed<T> {
 }
 
 /// An element, and behind what the library writes of it, parts with their checksums.
-pub(super) struct Parted<T, P> {
+pub(super) struct WithParts<T, P> {
     pub(super) content: T,
-    pub(super) parts: Vec<Summed<P>>,
+    pub(super) parts: Vec<WithChecksums<P>>,
 }
 
-impl<T: SerializeContent, P: SerializeContent> SerializeContent for Parted<T, P> {
+impl<T: SerializeContent, P: SerializeContent> SerializeContent for WithParts<T, P> {
     fn serialize_content<W: Write>(&self, out: &mut Serializer<W>) -> SerResult {
         self.content.serialize_content(out)?;
         out.flattened_list("Part", &self.parts)
@@ -111,7 +111,7 @@ impl<'xml> DeserializeContent<'xml> for NamedPart {
     }
 }
 
-/// Skips the contents of an element that is not known, with elements in it `depth` deep at most.
+/// Skips the contents of an unknown element, with elements in it `depth` deep at most.
 fn skip(xml: &mut Deserializer<'_>, depth: u32) -> DeResult {
     let deeper = depth.checked_sub(1).ok_or(DeError::InvalidContent)?;
     xml.for_each_element(|xml, _| skip(xml, deeper))

@@ -25,7 +25,7 @@ pub struct OrderDirectory {
 }
 
 impl Verb for OrderDirectory {
-    /// Whether all entries have ordered entries now.
+    /// True if all entries have ordered entries now.
     type Reply = bool;
     const NAME: &'static str = "order_directory";
 

@@ -123,14 +123,14 @@ fn ordered_rows(
     let (start, end) = keys::ordered_from(directory, after.hash);
     let found = view.scan(&start, &end, limit + before)?;
     let is_full = found.len() == limit + before;
-    let mut sifted = Sifted::new(after, limit);
+    let mut sieve = PageSieve::new(after, limit);
     for (key, row) in found {
         let Some((_, hash, name)) = keys::ordered_parts(&key) else {
             return Err(Error::corrupt("key of an ordered entry", key.len(), "17 or more").into());
         };
-        sifted.take(hash, || (keys::file_entry(directory, &name), row));
+        sieve.take(hash, || (keys::file_entry(directory, &name), row));
     }
-    Ok(sifted.finish(is_full))
+    Ok(sieve.finish(is_full))
 }
 
 /// Reads all entries, and sorts them.
@@ -145,15 +145,15 @@ fn sorted_rows(
     let of = |(key, row): (Bytes, Bytes)| (hash_of(&keys::entry_name(&key)), key, row);
     let mut sorted: Vec<(u64, Bytes, Bytes)> = found.into_iter().map(of).collect();
     sorted.sort_unstable();
-    let mut sifted = Sifted::new(after, limit);
+    let mut sieve = PageSieve::new(after, limit);
     for (hash, key, row) in sorted {
-        sifted.take(hash, || (key, row));
+        sieve.take(hash, || (key, row));
     }
-    Ok(sifted.finish(false))
+    Ok(sieve.finish(false))
 }
 
 /// The first entries after a cookie, of entries that come in order.
-struct Sifted {
+struct PageSieve {
     after: Cookie,
     limit: usize,
     last: Cookie,
@@ -162,10 +162,10 @@ struct Sifted {
     has_more: bool,
 }
 
-impl Sifted {
-    fn new(after: Cookie, limit: usize) -> Sifted {
+impl PageSieve {
+    fn new(after: Cookie, limit: usize) -> PageSieve {
         let (rows, cookies) = (Vec::new(), Vec::new());
-        Sifted { after, limit, last: BEGINNING, rows, cookies, has_more: false }
+        PageSieve { after, limit, last: BEGINNING, rows, cookies, has_more: false }
     }
 
     fn take(&mut self, hash: u64, row: impl FnOnce() -> (Bytes, Bytes)) {

@@ -26,7 +26,7 @@ const EXTENT_BYTES: usize = 40;
 const STEP: usize = 64;
 const STEP_MAX: usize = 512;
 
-/// What a writer would have to read and store.
+/// Rows and bytes that a writer would have to read and store.
 #[derive(Default)]
 struct Price {
     read: usize,

@@ -135,7 +135,7 @@ impl Row for Tally {
 mod tests {
     use super::*;
 
-    /// As `docs/format.md` has them.
+    /// The numbers of `docs/format.md`.
     #[test]
     fn orders_of_entries_are_written_as_they_were() {
         let name = Bytes::from_static(b"na");

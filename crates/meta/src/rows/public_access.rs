@@ -1,4 +1,4 @@
-//! What keeps a bucket from the public, and settings of S3 that decide only what S3 answers.
+//! Blocks of public access to a bucket, and settings of S3 that only its replies depend on.
 
 use serde::{Deserialize, Serialize};
 

@@ -20,13 +20,11 @@ fn page(store: &mut Store, ino: Ino, after: u64, limit: usize) -> Option<Ordered
     store.run(ReaddirInOrder { ino, after, limit, attributes: true }).unwrap()
 }
 
+/// A change between two pages, which sees the entries that were listed.
+type Between<'a> = dyn FnMut(&mut Store, &[(Bytes, Kind)]) + 'a;
+
 /// Lists a directory page by page. `between` is called after each page, with the names in it.
-fn list(
-    store: &mut Store,
-    ino: Ino,
-    limit: usize,
-    between: &mut dyn FnMut(&mut Store, &[(Bytes, Kind)]),
-) -> Vec<Bytes> {
+fn list(store: &mut Store, ino: Ino, limit: usize, between: &mut Between<'_>) -> Vec<Bytes> {
     let (mut names, mut after) = (Vec::new(), 0);
     loop {
         let page = page(store, ino, after, limit).unwrap();
@@ -108,7 +106,7 @@ fn churn(store: &mut Store, top: Ino, found: &[(Bytes, Kind)], made: &mut u64) {
     for (name, kind) in found.iter().filter(|(name, _)| !name[200..].starts_with(b"stays")) {
         *made += 1;
         let target = long(&format!("new {made}")).into_bytes();
-        if *made % 3 == 0 {
+        if (*made).is_multiple_of(3) {
             let (mode, source_name) = (RenameMode::NoReplace, name.to_vec());
             let (source_parent, target_parent, target_name) = (top, top, target);
             let rename = Rename { source_parent, source_name, target_parent, target_name, mode };

@@ -17,7 +17,7 @@ use super::super::checksums::{self, type_of};
 use super::super::error::{Codes, bad_request, reason, refuse, translate};
 use super::super::headers::text;
 use super::super::store::Store;
-use super::super::summed::{Document, NamedPart, NamedParts, Summed};
+use super::super::summed::{Document, NamedPart, NamedParts, WithChecksums};
 use super::super::{conditions, reply, upload_id, xml};
 use super::upload_part::part_number;
 use crate::witness::Witness;
@@ -52,7 +52,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     }
 }
 
-type Output = S3Result<Document<Summed<CompleteMultipartUploadOutput>>>;
+type Output = S3Result<Document<WithChecksums<CompleteMultipartUploadOutput>>>;
 
 /// Notes the outcome of a request whose status was sent before.
 fn note(witness: &Witness, done: &Output) {
@@ -173,7 +173,7 @@ impl Completion {
             checksum_type: type_of(&done.checksums),
             ..CompleteMultipartUploadOutput::default()
         };
-        let content = Summed { content, checksums: done.checksums, part_count: count };
+        let content = WithChecksums { content, checksums: done.checksums, part_count: count };
         Ok(Document { name: "CompleteMultipartUploadResult", content })
     }
 

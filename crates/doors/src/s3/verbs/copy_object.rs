@@ -8,7 +8,7 @@ use super::super::call::Call;
 use super::super::checksums::{self, type_of};
 use super::super::error::{Codes, bad_request, invalid, not_implemented};
 use super::super::headers::text;
-use super::super::summed::{Document, Summed};
+use super::super::summed::{Document, WithChecksums};
 use super::super::tags::Tags;
 use super::super::{attributes, conditions, owner, reply, tags};
 use super::{acl, time};
@@ -63,7 +63,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         checksum_type: type_of(&checksums),
         ..CopyObjectResult::default()
     };
-    let content = Summed { content, checksums, part_count };
+    let content = WithChecksums { content, checksums, part_count };
     reply::xml(&Document { name: "CopyObjectResult", content })
 }
 

@@ -17,7 +17,7 @@ use super::super::error::{Codes, bad_request, invalid, translate};
 use super::super::headers::text;
 use super::super::reply;
 use super::super::store::Store;
-use super::super::summed::{Document, Parted, Summed};
+use super::super::summed::{Document, WithChecksums, WithParts};
 use super::super::xml::{self, DECLARATION};
 use super::get_object::body_of;
 use super::{check_version, page_size};
@@ -73,11 +73,11 @@ fn without_quotes(text: &str) -> String {
 /// The attributes that were asked for.
 struct Attributes {
     head: GetObjectAttributesOutput,
-    checksum: Option<Summed<Checksum>>,
+    checksum: Option<WithChecksums<Checksum>>,
     parts: Option<Parts>,
 }
 
-type Parts = Parted<GetObjectAttributesParts, ObjectPart>;
+type Parts = WithParts<GetObjectAttributesParts, ObjectPart>;
 
 impl SerializeContent for Attributes {
     fn serialize_content<W: std::io::Write>(&self, out: &mut Serializer<W>) -> SerResult {
@@ -92,9 +92,9 @@ impl SerializeContent for Attributes {
     }
 }
 
-fn checksum(row: &Row) -> Option<Summed<Checksum>> {
+fn checksum(row: &Row) -> Option<WithChecksums<Checksum>> {
     let content = Checksum { checksum_type: type_of(&row.checksums), ..Checksum::default() };
-    let checksum = Summed { content, checksums: row.checksums.clone(), part_count: 0 };
+    let checksum = WithChecksums { content, checksums: row.checksums.clone(), part_count: 0 };
     (!row.checksums.is_empty()).then_some(checksum)
 }
 
@@ -108,7 +108,7 @@ async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<Parts> {
     let marker = number("x-amz-part-number-marker")?.unwrap_or_default();
     let skipped = usize::try_from(marker).map_err(|_| invalid("part-number-marker"))?;
     let table = table(call.store, object, row).await?;
-    let shown: Vec<Summed<ObjectPart>> = (1i32..)
+    let shown: Vec<WithChecksums<ObjectPart>> = (1i32..)
         .zip(&table)
         .skip(skipped)
         .take(limit)
@@ -123,7 +123,7 @@ async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<Parts> {
         parts: None,
         total_parts_count: Some(row.part_count as i32),
     };
-    Ok(Parted { content, parts: shown })
+    Ok(WithParts { content, parts: shown })
 }
 
 async fn table(store: &Store, object: &Object, row: &Row) -> S3Result<Vec<Part>> {
@@ -143,11 +143,11 @@ async fn table(store: &Store, object: &Object, row: &Row) -> S3Result<Vec<Part>>
     }
 }
 
-fn object_part(number: i32, row: &Part) -> Summed<ObjectPart> {
+fn object_part(number: i32, row: &Part) -> WithChecksums<ObjectPart> {
     let content = ObjectPart {
         part_number: Some(number),
         size: Some(row.size as i64),
         ..ObjectPart::default()
     };
-    Summed { content, checksums: row.checksums.clone(), part_count: 0 }
+    WithChecksums { content, checksums: row.checksums.clone(), part_count: 0 }
 }

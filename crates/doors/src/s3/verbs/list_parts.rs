@@ -7,7 +7,7 @@ use s3s::{Body, S3Result};
 use super::super::call::Call;
 use super::super::checksums;
 use super::super::error::{Codes, invalid};
-use super::super::summed::{Document, Parted, Summed};
+use super::super::summed::{Document, WithChecksums, WithParts};
 use super::super::{owner, reply, upload_id};
 use super::{page_size, time};
 
@@ -39,10 +39,10 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         ..ListPartsOutput::default()
     };
     let parts = rows.into_iter().map(|(number, row)| part(number, row)).collect();
-    reply::xml(&Document { name: "ListPartsResult", content: Parted { content, parts } })
+    reply::xml(&Document { name: "ListPartsResult", content: WithParts { content, parts } })
 }
 
-fn part(number: u32, row: Row) -> Summed<Part> {
+fn part(number: u32, row: Row) -> WithChecksums<Part> {
     let content = Part {
         e_tag: Some(ETag::Strong(row.etag)),
         last_modified: Some(time(row.modified)),
@@ -50,5 +50,5 @@ fn part(number: u32, row: Row) -> Summed<Part> {
         size: Some(row.size as i64),
         ..Part::default()
     };
-    Summed { content, checksums: row.checksums, part_count: 0 }
+    WithChecksums { content, checksums: row.checksums, part_count: 0 }
 }

@@ -8,7 +8,7 @@ use s3s::{Body, S3Result};
 use super::super::call::Call;
 use super::super::error::{Codes, invalid};
 use super::super::headers::text;
-use super::super::summed::{Document, Summed};
+use super::super::summed::{Document, WithChecksums};
 use super::super::{conditions, owner, range, reply, upload_id};
 use super::copy_object::source;
 use super::time;
@@ -55,6 +55,6 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         last_modified: Some(time(copied.modified)),
         ..CopyPartResult::default()
     };
-    let content = Summed { content, checksums: copied.checksums, part_count: 0 };
+    let content = WithChecksums { content, checksums: copied.checksums, part_count: 0 };
     reply::xml(&Document { name: "CopyPartResult", content })
 }
