@@ -135,15 +135,15 @@ impl Plan {
             first = next.value;
             next.value += directories * (1 + FILES);
         })?;
-        change(base, keys::tally(id.ino()), |tally: &mut Tally| {
+        change_or_add(base, keys::tally(id.ino()), |tally: &mut Tally| {
             tally.entries += directories;
             tally.directories += directories;
         })?;
-        change(base, keys::usage(id), |usage: &mut Usage| {
+        change_or_add(base, keys::usage(id), |usage: &mut Usage| {
             usage.objects += files;
             usage.bytes += bytes;
         })?;
-        change(base, keys::owned(bucket.owner), |totals: &mut UserTotals| {
+        change_or_add(base, keys::owned(bucket.owner), |totals: &mut UserTotals| {
             totals.objects += files;
             totals.bytes += bytes;
         })?;
@@ -222,6 +222,18 @@ impl Plan {
 /// Returns the inode number of a file, by its number in its directory.
 fn file(directory: Ino, number: u64) -> Ino {
     Ino(directory.0 + 1 + number)
+}
+
+/// Changes a row of the store, or adds it: an empty bucket has no counts.
+fn change_or_add<R: Row + Default>(
+    base: &mut Rows,
+    key: Bytes,
+    change: impl FnOnce(&mut R),
+) -> Result<()> {
+    let mut row = base.get(&key).map(R::decode).transpose()?.unwrap_or_default();
+    change(&mut row);
+    base.insert(key, row.encode());
+    Ok(())
 }
 
 /// Changes a row of the store, which must be there.
