@@ -9,11 +9,15 @@
 //! HEAD asks for PATH; PUT appends `-NUMBER` to it, or takes one line of the file after another.
 //! Prints `requests/s p50_us p99_us requests`; anything but 2xx ends it with exit code 1.
 
-use std::io::{Read, Write};
+mod response;
+
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use response::receive;
 
 struct Plan {
     method: String,
@@ -155,29 +159,4 @@ fn write_head(plan: &Plan, number: usize, out: &mut Vec<u8>) {
         write!(out, "{method} {path} HTTP/1.1\r\n{headers}\r\n")
     };
     line.expect("memory");
-}
-
-/// Reads one response; anything but success ends the program.
-fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, bodiless: bool) {
-    answer.clear();
-    let mut chunk = [0_u8; 16_384];
-    loop {
-        let read = stream.read(&mut chunk).expect("receive");
-        assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(answer));
-        answer.extend_from_slice(&chunk[..read]);
-        let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        if answer.get(9) != Some(&b'2') {
-            eprintln!("{}", String::from_utf8_lossy(answer));
-            std::process::exit(1);
-        }
-        if bodiless || answer.len() >= end + 4 + length(&answer[..end]) {
-            return;
-        }
-    }
-}
-
-fn length(head: &[u8]) -> usize {
-    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let value = head.split("\r\ncontent-length:").nth(1).and_then(|rest| rest.split("\r\n").next());
-    value.map_or(0, |text| text.trim().parse().expect("a length"))
 }

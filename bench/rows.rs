@@ -8,11 +8,15 @@
 //! request: its start in microseconds since 1970, and its latency in microseconds. Prints
 //! `requests/s p50_us p99_us p999_us longest_us requests`; anything but 2xx ends it with exit code 1.
 
+mod response;
+
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use response::receive;
 
 const FILES: u64 = 1000;
 const BODY_BYTES: usize = 100;
@@ -117,29 +121,4 @@ fn ask(plan: &Plan, thread: u64) -> Vec<Request> {
         done.push(Request { start_us: since.as_micros() as u64, latency_us });
     }
     done
-}
-
-/// Reads one response; anything but success ends the program.
-fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, bodiless: bool) {
-    answer.clear();
-    let mut chunk = [0_u8; 16_384];
-    loop {
-        let read = stream.read(&mut chunk).expect("receive");
-        assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(answer));
-        answer.extend_from_slice(&chunk[..read]);
-        let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        if answer.get(9) != Some(&b'2') {
-            eprintln!("{}", String::from_utf8_lossy(answer));
-            std::process::exit(1);
-        }
-        if bodiless || answer.len() >= end + 4 + length(&answer[..end]) {
-            return;
-        }
-    }
-}
-
-fn length(head: &[u8]) -> usize {
-    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let value = head.split("\r\ncontent-length:").nth(1).and_then(|rest| rest.split("\r\n").next());
-    value.map_or(0, |text| text.trim().parse().expect("a length"))
 }
