@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 /// Reads an address of this machine with a port.
 ///
 /// # Errors
-/// A text with an example that is near to what was given.
+/// A text, followed by an example close to the address that was given.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

@@ -21,7 +21,7 @@ pub fn of_server(parts: &Parts) -> (Mounts, MoreNumbers) {
     (take(Arc::clone(&host), Arc::new(move || capabilities)), numbers(&host))
 }
 
-/// Returns the metrics of what is remembered for mounts.
+/// Returns the metrics of the blocks and bodies that are remembered for mounts.
 pub fn numbers(host: &Arc<MountHost>) -> MoreNumbers {
     let host = Arc::clone(host);
     let help = "Blocks and bodies that mounts were told of, so that they may read them";

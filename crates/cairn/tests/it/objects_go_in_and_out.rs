@@ -82,7 +82,7 @@ fn whole_directories() {
     assert_eq!(server.ok(&["ls"]), "");
 }
 
-/// What `put -r` has stored, `get -r` fetches again; both say what they did.
+/// `get -r` fetches the files again that `put -r` stored. Both print what they did.
 #[test]
 fn directories_come_back_as_they_went() {
     let (directory, store) = directory();

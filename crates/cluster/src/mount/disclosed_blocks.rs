@@ -51,7 +51,7 @@ impl Both {
 }
 
 impl DisclosedSessions {
-    /// Changes what is known of a session, and counts it.
+    /// Changes the ids of a session, and keeps the count right.
     fn change(&mut self, session: SessionId, change: impl FnOnce(&mut Both)) {
         let both = self.sessions.entry(session).or_default();
         self.count -= both.len();
@@ -59,8 +59,8 @@ impl DisclosedSessions {
         self.count += both.len();
     }
 
-    /// Changes what is known of a session, to which ids are added: if there are too many, the
-    /// session with the most forgets some.
+    /// Adds ids to a session. If all sessions together have too many, the session with the most
+    /// forgets some first.
     fn add(&mut self, session: SessionId, add: impl FnOnce(&mut Both)) {
         while self.count >= IDS
             && let Some((largest, _)) = self.sessions.iter().max_by_key(|(_, both)| both.len())
