@@ -10,7 +10,7 @@ use super::namespace::{
     Step, drop_directory, drop_link, load, load_inode, open_bucket, open_bucket_for, remove_entry,
     store, walk,
 };
-use super::tags::load_tags;
+use super::tags::drop_tags;
 use crate::rows::{Entry, Kind, Tally};
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -121,9 +121,7 @@ fn delete_explicit(
     conditions.check_change(Some(Current { ino: step.ino, inode: &inode }))?;
     inode.implicit = true;
     // Headers, metadata and tags are those of the key `x/`.
-    for (key, _) in load_tags(view, step.ino, &inode)? {
-        view.delete(keys::attribute(step.ino, keys::Attribute::Tag, key.as_bytes()));
-    }
+    drop_tags(view, step.ino, &inode)?;
     inode.object = None;
     inode.touch(context.batch, context.now);
     store(view, keys::inode(step.ino), &inode);

@@ -14,7 +14,7 @@ use super::namespace::{
     store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
-use super::tags::{load_tags, store_tags};
+use super::tags::{drop_tags, store_tags};
 use crate::rows::{
     BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, ObjectAttributes,
 };
@@ -209,9 +209,7 @@ impl Placement {
         }
         let ino = self.parent;
         let mut inode = load_inode(view, ino)?;
-        for (key, _) in load_tags(view, ino, &inode)? {
-            view.delete(keys::attribute(ino, keys::Attribute::Tag, key.as_bytes()));
-        }
+        drop_tags(view, ino, &inode)?;
         object.tag_count = store_tags(view, ino, tags)?;
         inode.object = Some(Box::new(object));
         inode.implicit = false;

@@ -58,6 +58,14 @@ pub fn load_tags(
     Ok(rows.iter().map(|(key, value)| (text(&keys::attribute_name(key)), text(value))).collect())
 }
 
+/// Deletes the tags of an object. The caller stores the inode with their new number.
+pub fn drop_tags(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), Stop> {
+    for (key, _) in load_tags(view, ino, inode)? {
+        view.delete(keys::attribute(ino, keys::Attribute::Tag, key.as_bytes()));
+    }
+    Ok(())
+}
+
 /// Reads the tags of an object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetTags {
@@ -104,9 +112,7 @@ impl Verb for PutTags {
             return Err(no_object(&self.bucket, &self.key));
         };
         let (ino, mut inode) = (found.ino, found.inode);
-        for (key, _) in load_tags(view, ino, &inode)? {
-            view.delete(keys::attribute(ino, keys::Attribute::Tag, key.as_bytes()));
-        }
+        drop_tags(view, ino, &inode)?;
         let tag_count = store_tags(view, ino, &self.tags)?;
         let object = inode.object.get_or_insert_with(Box::<ObjectAttributes>::default);
         object.tag_count = tag_count;
