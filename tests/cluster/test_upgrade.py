@@ -23,6 +23,8 @@ PREVIOUS = os.environ.get("CAIRN_PREVIOUS")
 # From the first attempt of an operation to its answer.
 ANSWERED_SECONDS = 30
 CALM_SECONDS = 1
+# What the last step of an upgrade turns on, also under load.
+CAPABILITY = "required-fields"
 
 
 @pytest.fixture
@@ -78,6 +80,11 @@ def test_machines_are_upgraded_one_by_one_under_load(machines, capsys):
             machine.program = binary()
             machine.start()
             machines.wait_whole()
+        time.sleep(CALM_SECONDS)
+        enable = ["cluster", "enable", machines["n1"].directory, CAPABILITY]
+        # The master may not have heard yet which programs came back.
+        enabled = lambda: machines.command(*enable, ok=False).returncode == 0  # noqa: E731
+        eventually(enabled, f"{CAPABILITY} is turned on")
         time.sleep(CALM_SECONDS)
     problems = load.problems() + machines.misbehaviour() + load.verify() + history.violations()
     assert not problems, problems[:5]
