@@ -350,7 +350,8 @@ impl StoreShared {
         let bytes = self.config.segment_bytes.max(needed).min(left - left / 32) / ALIGN * ALIGN;
         if bytes < needed.max(self.least_bytes()) {
             return Err(Error::Full(format!(
-                "{left} bytes are left on the disk for blocks, too few for another segment"
+                "{left} bytes are left on the disk for blocks, too few for another segment: delete \
+                 objects, or make room on it"
             )));
         }
         self.create_log(bytes, false, compressed)
@@ -413,7 +414,12 @@ impl StoreShared {
     /// wait for it, none of which was acknowledged, get the error.
     pub(crate) fn poison(&self, log: &Arc<Log>, error: &std::io::Error) {
         let Some(flights) = log.poison() else { return };
-        tracing::error!(segment = log.number, %error, "segment takes no more writes");
+        tracing::error!(
+            segment = log.number,
+            %error,
+            "segment takes no more writes: see the kernel's log, and restart this process once the \
+             disk works, or replace the disk"
+        );
         self.health.note_failed_write(error);
         {
             let mut state = self.state.write();

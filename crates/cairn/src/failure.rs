@@ -7,9 +7,14 @@ use std::path::Path;
 
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Remedy for damaged metadata that only this machine has.
-pub const DAMAGED_METADATA: &str = "restore the store from a backup (cairn restore), or its \
-    metadata from a dump (cairn meta load), into an empty directory; keep this one until then";
+/// Remedy for damaged metadata of a server.
+pub const DAMAGED_METADATA: &str = "restore the store from a backup (cairn restore TARGET \
+    NEW_DIR), or move its directory `meta` away and load a dump of the metadata (cairn meta load \
+    FILE DIR); keep what is damaged until then";
+/// Remedy for damaged metadata of the only master of a cluster.
+pub const DAMAGED_MASTER: &str = "there is no other master to fill this one: move its directory \
+    `meta` away and load a dump of the metadata (cairn meta load FILE DIR), which `cairn restore \
+    TARGET --dump FILE` makes of a backup; keep what is damaged until then";
 
 /// Reason why a command ends without having done its work.
 #[derive(Debug)]

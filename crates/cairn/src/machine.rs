@@ -162,7 +162,8 @@ fn disks(args: &NodeArgs, machine: &Machine) -> Vec<(PathBuf, u16)> {
         all.retain(|(disk, _)| {
             let is_there = disk.join(CLUSTER_FILE).exists();
             if !is_there {
-                let text = "is not there, and this machine runs without it";
+                let text = "is not there, and this machine runs without it: mount it and restart \
+                            this machine, or remove its node (cairn cluster remove DIR NODE)";
                 tracing::error!("the disk {} {text}", disk.display());
             }
             is_there

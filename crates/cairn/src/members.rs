@@ -70,9 +70,8 @@ pub async fn open(
     let path = dir.meta();
     if !path.join("rows.redb").exists() {
         return Err(Failure::damage(format!(
-            "{}: the metadata of this master are gone, and with them its votes. It must not vote \
-             again as node {node}: remove it (cairn cluster remove DIR {node}), and let a new \
-             directory join with a new token",
+            "{}: the metadata of this master are gone, and with them its votes: it must not vote \
+             again as node {node}",
             path.display()
         )));
     }
@@ -140,7 +139,8 @@ pub async fn attend(engine: &Arc<RaftEngine>, view: &NodeView) -> Failure {
         };
         if let Some(why) = failure {
             return Failure::new(format!(
-                "the member of this master has failed: {why}: start it again"
+                "the member of this master has failed: {why}: see the kernel's log if it is the \
+                 disk, and start it again"
             ));
         }
         match block_in_place(|| map_of(&**engine)) {

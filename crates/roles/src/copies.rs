@@ -265,7 +265,13 @@ impl Copies {
                 Ok(None) => return,
                 Ok(Some(Sick { group, block })) => {
                     if let Err(error) = self.heal_one(group, block).await {
-                        tracing::error!(%group, %block, %error, "a corrupt block is not replaced");
+                        tracing::error!(
+                            %group,
+                            %block,
+                            %error,
+                            "a corrupt block is not replaced, and tried again: start nodes that \
+                             are down; `cairn cluster scrub DIR` names the objects"
+                        );
                         failed.insert((group, block));
                     }
                 }

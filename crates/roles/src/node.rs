@@ -56,7 +56,9 @@ impl Node {
 pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     loop {
         match agent.call(ControlMethod::Secrets, &()).await {
-            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
+            Err(error @ Error::Unavailable(_)) => {
+                tracing::warn!(%error, "no master serves yet: `cairn cluster status` says why")
+            }
             told => return told,
         }
     }
@@ -69,7 +71,9 @@ pub async fn secrets(agent: &Agent) -> Result<Secrets> {
 pub async fn enter(agent: &Agent) -> Result<EnterReply> {
     loop {
         match agent.call(ControlMethod::Enter, &()).await {
-            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
+            Err(error @ Error::Unavailable(_)) => {
+                tracing::warn!(%error, "no master serves yet: `cairn cluster status` says why")
+            }
             told => return told,
         }
     }

@@ -43,7 +43,7 @@ pub fn run(args: &AddDiskArgs) -> Result<ExitCode> {
     let machine = Machine::read(dir)?.ok_or_else(|| {
         Failure::new(format!(
             "{shown}: is not the directory of a machine that `cairn node` runs: let the disk join \
-             by `cairn cluster token --role chunkserver` and `cairn cluster join`"
+             by `cairn cluster token DIR --role chunkserver` and `cairn cluster join`"
         ))
     })?;
     let disk = absolute(&args.disk)?;

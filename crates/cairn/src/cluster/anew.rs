@@ -97,8 +97,9 @@ impl Beginning {
         };
         Err(Failure::new(format!(
             "the master at {address} runs, and has metadata that are newer than a dump: let a new \
-             directory join in place of this one (cairn cluster token --role master), or go on \
-             with that one (cairn cluster recover). To load the dump nevertheless, stop it first"
+             directory join in place of this one (cairn cluster token DIR --role master), or stop \
+             that one and let it go on alone (cairn cluster recover DIR with its directory). To \
+             load the dump nevertheless, stop it first"
         )))
     }
 

@@ -85,7 +85,8 @@ pub fn warning(copies: Copies, map: &ClusterMap) -> Option<String> {
     let (copy, replicas) = (if number == 1 { "copy" } else { "copies" }, map.most_replicas());
     Some(format!(
         "FEW COPIES: names, and objects of up to 16 KiB, have {number} {copy}, and blocks have \
-         {replicas}"
+         {replicas}. Start masters that are down, or let more join, three or five in all (cairn \
+         cluster token DIR --role master)"
     ))
 }
 

@@ -210,24 +210,28 @@ impl MembersShown {
             out.push(format!(
                 "NO MAJORITY: {there} of {count} voters answer, for {seconds} s or more; missing: \
                  node {}. No master can serve. Start the missing masters. If their disks are lost, \
-                 `cairn cluster recover` goes on with one that is left",
+                 stop one that is left: `cairn cluster recover DIR` with its directory says how it \
+                 goes on, and what may be lost",
                 names(&away)
             ));
         } else if !away.is_empty() {
             out.push(format!(
-                "voters that do not answer: node {}; {there} of {count} are there",
+                "voters that do not answer: node {}; {there} of {count} are there. Start them. \
+                 If one is lost, remove it (cairn cluster remove DIR NODE), and let another master \
+                 join (cairn cluster token DIR --role master)",
                 names(&away)
             ));
         }
         match count {
             1 => out.push(
                 "WARNING: one copy of the metadata: all names, and objects of up to 16 KiB, are on \
-                 the disk of one master alone; let two more masters join (cairn cluster token \
+                 the disk of one master alone; let two more masters join (cairn cluster token DIR \
                  --role master)"
                     .into(),
             ),
             2 => out.push(
-                "WARNING: two voters: if either dies, no master can serve; let another master join"
+                "WARNING: two voters: if either dies, no master can serve; let another master join \
+                 (cairn cluster token DIR --role master)"
                     .into(),
             ),
             _ => {}
@@ -238,11 +242,17 @@ impl MembersShown {
                 let (its, now) = (report.generation, best.generation);
                 out.push(format!(
                     "node {node} has metadata of generation {its}, and the cluster is at {now}: \
-                     remove the node, and let a new directory join"
+                     it was given up. Stop it, and let a new directory join in its place (cairn \
+                     cluster token DIR --role master)"
                 ));
             }
             if !report.failure.is_empty() {
-                out.push(format!("node {node} has failed: {}", report.failure));
+                out.push(format!(
+                    "node {node} has failed: {}. If that is its disk, see the kernel's log, and \
+                     start it again. If the disk is lost, remove it (cairn cluster remove DIR \
+                     {node}), and let another master join (cairn cluster token DIR --role master)",
+                    report.failure
+                ));
             }
         }
         out.extend(self.stalls().into_iter().map(|text| format!("NO PROGRESS: {text}")));

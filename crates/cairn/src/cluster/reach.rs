@@ -98,7 +98,8 @@ fn ask<R>(
         let admin = AdminClient::new(node.trust(), addresses, waits::ADMIN)?;
         call(&admin).await.map_err(|error| match error {
             Error::Unavailable(why) => Failure::new(format!(
-                "no master answers: {why}: is `cairn master` running, and reachable from here?"
+                "no master answers: {why}: are the masters running (cairn master, cairn node), and \
+                 reachable from here? `cairn cluster status` says which are missing"
             ))
             .passing(),
             error => refusal(error),

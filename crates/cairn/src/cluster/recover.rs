@@ -88,7 +88,7 @@ pub fn run(args: &RecoverArgs) -> Result<ExitCode> {
     drop(store);
     output::line(format!(
         "Node {own} is the only master now, in generation {generation}: start it, and let new \
-         masters join (cairn cluster token --role master).\n{KEEP_OFF}"
+         masters join (cairn cluster token DIR --role master).\n{KEEP_OFF}"
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -338,7 +338,7 @@ fn failure_warnings(status: &Status) -> impl Iterator<Item = String> {
             "DISK FAILS: the disk of node {node} takes no writes ({error}): other groups get what \
              is written, and its blocks are copied to other nodes if there are enough. See the \
              kernel's log of its machine. When the disk is mounted again, restart the node. To \
-             replace the disk, let another chunkserver join (cairn cluster token --role \
+             replace the disk, let another chunkserver join (cairn cluster token DIR --role \
              chunkserver), stop this one, and run cairn cluster remove DIR {node}"
         )
     })
@@ -352,9 +352,9 @@ fn full_warning(status: &Status) -> Option<String> {
         return None;
     }
     Some(format!(
-        "FULL: the disk of node {} takes no more blocks: other groups get what is written, if there \
-         are others. Delete something, let another chunkserver join, or move its groups (cairn \
-         cluster rebalance)",
+        "FULL: the disk of node {} takes no more blocks: other groups get what is written, if \
+         there are others. Delete something, or let another chunkserver join (cairn cluster token \
+         DIR --role chunkserver) and move groups to it (cairn cluster rebalance DIR)",
         names.join(", ")
     ))
 }

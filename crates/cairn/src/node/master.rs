@@ -35,7 +35,7 @@ use super::refill;
 use super::status::{Status, StatusArgs};
 use crate::config::ConfigArgs;
 use crate::dir::{self, DataDir, MetaPlace};
-use crate::failure::{DAMAGED_METADATA, Failure, Result};
+use crate::failure::{DAMAGED_MASTER, Failure, Result};
 use crate::inflight;
 use crate::members;
 use crate::metadata::{MetaArgs, Metadata};
@@ -140,7 +140,7 @@ async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals)
                 () = signals.stop(None) => Ok(RunEnd::Stopped),
             };
         }
-        (_, Err(failure)) if failure.is_damage() => return Err(failure.and(DAMAGED_METADATA)),
+        (_, Err(failure)) if failure.is_damage() => return Err(failure.and(DAMAGED_MASTER)),
         (_, Err(failure)) => return Err(failure),
     };
     if let Some(engine) = &engine {
@@ -237,7 +237,10 @@ async fn lack(
     failure: Failure,
 ) -> Result<RunEnd> {
     let damage = failure.to_string();
-    tracing::error!(damage, "the metadata of this master are damaged");
+    tracing::error!(
+        damage,
+        "the metadata of this master are damaged: start the others, to fill it"
+    );
     service.lack(format!("its metadata are damaged, and it fills itself again: {damage}"));
     let trust = node.trust_with_former();
     let listener: Arc<dyn Listen> =
@@ -329,7 +332,7 @@ async fn attend(
         }
     };
     let Some(damage) = engine.member().damage() else { return Err(failed) };
-    tracing::error!(%failed, "its metadata are damaged");
+    tracing::error!(%failed, "its metadata are damaged: start the other masters, to fill it");
     service.lack(format!("its metadata are damaged, and it fills itself again: {}", damage.what));
     refill::until_renumbered(node, &damage.what).await?;
     Ok(RunEnd::Renumbered)

@@ -102,7 +102,8 @@ fn say(directory: &Path, fill: Fill, space: Space) {
         ),
         Fill::Full => tracing::error!(
             %dir, percent, free_bytes,
-            "the file system is almost full: writes will be refused, reads and deletes go on"
+            "the file system is almost full: writes will be refused, reads and deletes go on: \
+             delete objects, or add space"
         ),
     }
 }

@@ -383,7 +383,9 @@ impl Agent {
             let sent = self.clock.monotonic();
             let beaten = self.beat_once(Beat { epoch: self.view.map().epoch, ..beat() }).await;
             match &beaten {
-                Err(error) if was_heard => tracing::warn!(%error, "no master serves"),
+                Err(error) if was_heard => {
+                    tracing::warn!(%error, "no master serves: `cairn cluster status` says why")
+                }
                 Ok(()) if !was_heard => tracing::info!("a master serves again"),
                 _ => {}
             }

@@ -248,7 +248,12 @@ impl Controller {
         }
         let error = &fault.error;
         if self.faults.note(node, error, self.time.now(), self.settings.silence) {
-            tracing::error!(%node, error, "the disk of a node takes no writes, others get them");
+            tracing::error!(
+                %node,
+                error,
+                "the disk of a node takes no writes, others get them: `cairn cluster status` says \
+                 what to do"
+            );
         }
         Ok(Bytes::new())
     }
@@ -446,7 +451,11 @@ impl Controller {
         }
         for (node, _) in before.nodes.iter().filter(|(_, node)| node.is_up) {
             if !after.is_up(*node) {
-                tracing::warn!(%node, "node is down: it is silent");
+                tracing::warn!(
+                    %node,
+                    "node is down: it is silent; start it, or remove it if it is lost (cairn \
+                     cluster remove DIR NODE)"
+                );
                 self.seen.lock().retain(|seen, _| seen != node);
             }
         }

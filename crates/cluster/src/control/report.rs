@@ -79,13 +79,15 @@ impl DamageReport {
             return format!(
                 "master {node} has found at {since}: {what}. Nothing decides which is right, and \
                  nothing is overwritten. Start all masters, and let more join until there are \
-                 three: they decide"
+                 three (cairn cluster token DIR --role master): they decide"
             );
         }
         format!(
             "the metadata of master {node} are damaged since {since}: {what}. It serves only if no \
              other master can, and fills itself again from the others, under a new number. If this \
-             stays, look whether the others are up and have caught up; look at its disk, too"
+             stays, look whether the others are up and have caught up; look at its disk, too. If \
+             there are no others, stop it, move its directory `meta` away, and load a dump (cairn \
+             meta load FILE DIR)"
         )
     }
 }

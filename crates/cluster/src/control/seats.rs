@@ -95,8 +95,8 @@ impl Standing {
             return Ok(());
         }
         Err(Error::Conflict(format!(
-            "of {} masters, {} others are away or have not caught up: node {node} keeps what it has \
-             until they have",
+            "of {} masters, {} others are away or have not caught up: start them; node {node} \
+             keeps what it has until they have caught up",
             self.masters.len(),
             lacking - 1
         )))

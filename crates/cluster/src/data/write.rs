@@ -88,7 +88,8 @@ impl ReplicatedShared {
             let group = match choosing.choose(sent.wish, random) {
                 Choice::Group(group) if tried.attempts < WRITE_ATTEMPTS => group,
                 Choice::Full => {
-                    let all = "every group that takes writes has a full chunkserver";
+                    let all = "every group that takes writes has a full chunkserver: delete \
+                               objects, or let another chunkserver join";
                     return Err(Error::Full(all.into()));
                 }
                 Choice::None => {

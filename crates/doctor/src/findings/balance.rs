@@ -24,7 +24,10 @@ pub fn uneven(pair: &Pair<'_>) -> Vec<Finding> {
                 format!("{} groups lack replicas", cluster.degraded_groups),
                 format!("down: {}", if down.is_empty() { "none".into() } else { down.join(", ") }),
             ],
-            remedy: "see `cairn cluster status`; start what is down".to_owned(),
+            remedy:
+                "start what is down; remove what is lost (cairn cluster remove DIR NODE); `cairn \
+                     cluster status` says when copies are made"
+                    .to_owned(),
         });
     }
     found
@@ -67,10 +70,9 @@ pub fn few_copies(pair: &Pair<'_>) -> Vec<Finding> {
         evidence: vec![format!(
             "{copies} {has} of names and of objects up to 16 KiB, {replicas} replicas of blocks"
         )],
-        remedy:
-            "start masters that are down, or let more join, three or five in all: cairn cluster \
-                 token --role master"
-                .to_owned(),
+        remedy: "start masters that are down, or let more join, three or five in all: cairn \
+                 cluster token DIR --role master"
+            .to_owned(),
     }]
 }
 
@@ -124,6 +126,6 @@ fn fullest(stores: &[Store]) -> Option<Finding> {
             fullest.live_bytes >> 20,
             bytes >> 20
         )],
-        remedy: "cairn cluster rebalance".to_owned(),
+        remedy: "cairn cluster rebalance DIR".to_owned(),
     })
 }

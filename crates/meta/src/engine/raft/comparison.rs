@@ -201,7 +201,12 @@ impl Member {
                     "rows that begin with {} differ among the masters, as of entry {index}",
                     letters(&tables)
                 );
-                tracing::error!(member = shared.me, what, "nothing decides which are right");
+                tracing::error!(
+                    member = shared.me,
+                    what,
+                    "nothing decides which are right: start all masters, or let others join until \
+                     there are three"
+                );
                 let since = undecided.as_ref().map(|known| known.since);
                 let since = since.unwrap_or_else(|| shared.seams.clock.now());
                 *undecided = Some(Damage { what, since });

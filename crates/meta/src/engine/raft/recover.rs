@@ -80,7 +80,7 @@ pub fn recover(
         return Err(Error::corrupt(
             format!("log record {}", state.sequence + 1),
             format!("none that checks out, yet record {newest} is there"),
-            "it: this member has lost what it had confirmed; remove it and let it join anew",
+            "it: this member has lost what it had confirmed",
         ));
     }
     state.require_whole(held)?;

@@ -36,7 +36,11 @@ impl Member {
         let mut known = shared.scrubbed.damage.lock();
         match (&*known, found) {
             (None, Some(what)) => {
-                tracing::error!(member = shared.me, what, "the metadata here are damaged");
+                tracing::error!(
+                    member = shared.me,
+                    what,
+                    "the metadata here are damaged: `cairn cluster status` says what to do"
+                );
                 *known = Some(Damage { what, since: shared.seams.clock.now() });
             }
             (Some(_), None) => {

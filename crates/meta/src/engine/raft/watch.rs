@@ -104,7 +104,12 @@ impl Watch {
         }
         for stall in begun {
             let lasts = stalls.get(&stall).copied().unwrap_or_default();
-            tracing::warn!(member = shared.me, ?stall, ?lasts, "stands still");
+            tracing::warn!(
+                member = shared.me,
+                ?stall,
+                ?lasts,
+                "stands still: `cairn cluster status` says what to do"
+            );
         }
         let is_due = now.saturating_sub(self.cured) >= shared.timing.stall();
         if view.leads && is_due && !stalls.is_empty() {
@@ -145,7 +150,10 @@ impl Watch {
         let deaf = now.saturating_sub(heard) > timing.deaf();
         if contact.set_deaf(deaf) {
             if deaf {
-                tracing::warn!("no majority answers: this leader falls silent")
+                tracing::warn!(
+                    "no majority answers, so this leader falls silent: start the other masters, or \
+                     mend the network between them"
+                )
             } else {
                 tracing::info!("a majority answers this leader again")
             }
