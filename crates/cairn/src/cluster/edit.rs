@@ -8,6 +8,7 @@ use cairn_cluster::control::Edit;
 
 use super::reach;
 use crate::failure::Result;
+use crate::output;
 
 #[derive(clap::Args)]
 pub struct NodeArgs {
@@ -48,5 +49,9 @@ pub fn replicas(args: &ReplicasArgs) -> Result<ExitCode> {
     let replicas = args.replicas;
     let minimum = args.minimum.unwrap_or(replicas.min(2));
     reach::edit(&args.dir, Edit::Replicas { replicas, minimum })?;
+    output::line(
+        "This holds for blocks that are written from now on. To change that of others, write their \
+         objects again.",
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -123,7 +123,9 @@ fn of_usage(usage: &BlocksUsage) -> Vec<Concern> {
         );
         all.push(concern(Level::Failure, text));
     } else if taken >= FULL_SOON {
-        let text = format!("The space is {percent} % taken, {free} are free.");
+        let text = format!(
+            "The space is {percent} % taken, {free} are free: delete objects, or add disks."
+        );
         all.push(concern(Level::Warning, text));
     }
     if usage.poisoned_segments > 0 {
@@ -136,7 +138,10 @@ fn of_usage(usage: &BlocksUsage) -> Vec<Concern> {
     }
     if usage.damaged_segments > 0 {
         let segments = words::counted(usage.damaged_segments, "segment");
-        let text = format!("{segments} of blocks could only be read in part: run cairn fsck.");
+        let text = format!(
+            "{segments} of blocks could only be read in part: stop the server, and run cairn fsck \
+             DIR. In a cluster, drain the node and replace its disk."
+        );
         all.push(concern(Level::Failure, text));
     }
     if usage.corrupt_reads > 0 {
@@ -152,14 +157,17 @@ fn of_map(map: &ClusterMap) -> Vec<Concern> {
     let mut all = Vec::new();
     for (id, node) in map.nodes.iter().filter(|(_, node)| !node.is_up) {
         let roles = node.pin.roles;
-        all.push(concern(Level::Warning, format!("Node {id} ({roles}) does not answer.")));
+        let remedy = "start it, or remove it if it is lost";
+        let text = format!("Node {id} ({roles}) does not answer: {remedy}.");
+        all.push(concern(Level::Warning, text));
     }
     let in_sync = |group: &Group| group.in_sync().filter(|node| map.is_up(*node)).count();
     let lacking = |group: &&Group| (1..group.redundancy.members()).contains(&in_sync(group));
     let lost = map.groups.values().filter(|group| in_sync(group) == 0).count() as u64;
     let degraded = map.groups.values().filter(lacking).count() as u64;
     if lost > 0 {
-        let text = format!("{} of blocks cannot be read.", words::counted(lost, "group"));
+        let groups = words::counted(lost, "group");
+        let text = format!("{groups} of blocks cannot be read: start chunkservers that are down.");
         all.push(concern(Level::Failure, text));
     }
     if degraded > 0 {
@@ -203,7 +211,10 @@ fn of_requests(moments: &[Moment]) -> Option<Concern> {
     let failed = moments.iter().map(failed).sum::<f64>().round() as u64;
     let text = || {
         let requests = words::counted(failed, "request");
-        format!("{requests} failed while these pages were open in the last 5 minutes.")
+        format!(
+            "{requests} failed while these pages were open in the last 5 minutes: the log has the \
+             reason of each."
+        )
     };
     (failed > 0).then(|| concern(Level::Warning, text()))
 }
