@@ -113,8 +113,8 @@ impl DirectoryUse {
                  (docs/backup.md). For something new choose an empty directory"
             }
             (DirectoryUse::Restore | DirectoryUse::Load, Kind::Node(_) | Kind::Machine) => {
-                "The metadata of a master are restored by `cairn restore --dump FILE` and `cairn \
-                 meta load FILE DIR` (docs/cluster.md)"
+                "The metadata of a master are restored by `cairn restore TARGET --dump FILE` and \
+                 `cairn meta load FILE DIR` (docs/cluster.md)"
             }
             (_, Kind::OverwrittenServer) | (DirectoryUse::Role(_) | DirectoryUse::Load, _) => "",
             _ => "For something new choose an empty directory",

@@ -239,7 +239,7 @@ async fn lack(
     let damage = failure.to_string();
     tracing::error!(
         damage,
-        "the metadata of this master are damaged: start the others, to fill it"
+        "the metadata of this master are damaged: it fills itself again once the others are up"
     );
     service.lack(format!("its metadata are damaged, and it fills itself again: {damage}"));
     let trust = node.trust_with_former();
@@ -332,7 +332,7 @@ async fn attend(
         }
     };
     let Some(damage) = engine.member().damage() else { return Err(failed) };
-    tracing::error!(%failed, "its metadata are damaged: start the other masters, to fill it");
+    tracing::error!(%failed, "its metadata are damaged: it fills itself once the others are up");
     service.lack(format!("its metadata are damaged, and it fills itself again: {}", damage.what));
     refill::until_renumbered(node, &damage.what).await?;
     Ok(RunEnd::Renumbered)

@@ -86,8 +86,8 @@ impl DamageReport {
             "the metadata of master {node} are damaged since {since}: {what}. It serves only if no \
              other master can, and fills itself again from the others, under a new number. If this \
              stays, look whether the others are up and have caught up; look at its disk, too. If \
-             there are no others, stop it, move its directory `meta` away, and load a dump (cairn \
-             meta load FILE DIR)"
+             it is the only master of the cluster, stop it, move its directory `meta` away, and \
+             load a dump (cairn meta load FILE DIR)"
         )
     }
 }
