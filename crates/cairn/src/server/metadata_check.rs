@@ -36,7 +36,7 @@ pub fn start(
     let place = parts.dir.meta();
     let (since, passes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let stop = Arc::new(AtomicBool::new(false));
-    let pace = Pace { rate: Some(RATE), stop: Arc::clone(&stop) };
+    let pace = Pace { rate: Some(RATE), stop: Arc::clone(&stop), ..Pace::default() };
     let check =
         Check { engine, place, since: Arc::clone(&since), passes: Arc::clone(&passes), pace };
     let mut stopped = stopped.clone();

@@ -5,6 +5,7 @@
 
 mod bit_flips_in_the_log;
 mod checkpoints_are_counted;
+mod checks_hold_no_reader;
 mod conformance;
 mod disk_full_loses_nothing;
 mod dumps;

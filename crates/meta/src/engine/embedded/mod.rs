@@ -78,6 +78,15 @@ impl EmbeddedEngine {
         self.rows.check(pace)
     }
 
+    /// Checks a portion of all rows at rest: those from the key `from` on. Returns the key at which
+    /// the next portion begins, or `None` after the last. Nothing is held between two of them.
+    ///
+    /// # Errors
+    /// Those of `check_rows`.
+    pub fn check_portion(&self, from: &[u8], pace: &Pace) -> Result<Option<Vec<u8>>> {
+        self.rows.check_portion(from, pace)
+    }
+
     /// Ends the engine without a last checkpoint: the next start reads the log.
     pub fn abandon(self) {
         self.rows.abandon();

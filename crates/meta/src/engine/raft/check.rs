@@ -32,7 +32,7 @@ impl MemberStore {
         *self.log_suspected.lock() = true;
     }
 
-    /// Checks all rows, and every page of their table.
+    /// Checks all rows, and every page of their table, in portions.
     ///
     /// # Errors
     /// `Corrupt` for the first damage, which is noted; `Io`, `Unavailable`.

@@ -123,7 +123,7 @@ impl MemberShared {
     /// The pace of what reads all rows in the background, until the member ends.
     pub fn scrub_pace(&self) -> Pace {
         let rate = self.seams.threads.is_none().then_some(SCRUB_RATE);
-        Pace { rate, stop: Arc::clone(&self.scrub_stop) }
+        Pace { rate, stop: Arc::clone(&self.scrub_stop), ..Pace::default() }
     }
 
     pub fn end(&self) {

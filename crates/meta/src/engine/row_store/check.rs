@@ -2,39 +2,50 @@
 //! redb verifies the checksums of its pages only on demand, and keeps pages in its cache, so reads
 //! alone do not notice damage.
 //!
-//! A second database is opened on an image of the file: its first page as of a checkpoint, and the
-//! rest as it is in the file. Pages that a reader of that checkpoint may need are not overwritten
-//! while that reader exists. Writes of the second database stay in memory.
+//! The pages are read past redb, on an image of the file: its first page as of a checkpoint, and
+//! the rest as it is in the file. Pages that a reader of that checkpoint may need are not
+//! overwritten while that reader exists. No page that is freed meanwhile is used again, so a pass
+//! is cut into portions, each with an image and a reader of its own.
 
-#![expect(clippy::disallowed_methods, reason = "a check rests on its own thread")]
+#![expect(clippy::disallowed_methods, reason = "a check rests on its own thread, and takes time")]
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_base::disk::read_exact_at;
 use cairn_base::{DiskFile, Error, Result};
-use parking_lot::Mutex;
-use redb::{Database, ReadableDatabase};
 
-use super::backend::{Failure, Health};
 use super::header::{PAGE_BYTES, SHIFT};
 use super::mark::Mark;
-use super::table::{corrupt, failed, guard, read, unseal};
+use super::pages::{Child, Node, PageRef, Roots, Tree};
+use super::table::{MARK, ROWS_NAME, STATE_NAME, corrupt, unseal};
 
-/// Bytes of redb's cache during a check. Each page is read about twice.
-const CACHE_BYTES: usize = 4 << 20;
+/// Bytes that are read with one reader, unless a [`Pace`] says otherwise.
+const PORTION_BYTES: u64 = 64 << 20;
+/// Time after which a portion ends that has a rate.
+const PORTION_TIME: Duration = Duration::from_secs(10);
+/// Levels of a tree, at most: redb's limit.
+const MAX_DEPTH: usize = 128;
 
-/// The rate at which a check reads, and a flag that stops it.
-#[derive(Clone, Debug, Default)]
+/// The rate at which a check reads, its limits, and a flag that stops it.
+#[derive(Clone, Debug)]
 pub struct Pace {
     /// Bytes per second; `None` for as fast as possible.
     pub rate: Option<u64>,
+    /// Bytes after which a portion ends, with the leaf that is being read.
+    pub portion_bytes: u64,
     /// Ends the check early once it is set.
     pub stop: Arc<AtomicBool>,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { rate: None, portion_bytes: PORTION_BYTES, stop: Arc::default() }
+    }
 }
 
 impl Pace {
@@ -53,9 +64,6 @@ impl Pace {
     }
 }
 
-/// Pages of a database by their numbers.
-type Pages = BTreeMap<u64, Box<[u8; PAGE_BYTES]>>;
-
 /// A file of rows as of a checkpoint.
 pub struct Image {
     pub file: Arc<dyn DiskFile>,
@@ -65,143 +73,151 @@ pub struct Image {
     pub mark: Mark,
 }
 
-/// The storage of the second database.
-struct Overlay {
-    file: Arc<dyn DiskFile>,
-    pace: Pace,
-    /// Health of the file: whether all of it could be read.
-    reads: Arc<Health>,
-    /// Length of the database, and the pages that differ from the file.
-    state: Mutex<(u64, Pages)>,
+/// Checks the tables in which redb keeps which pages are in use. No checkpoint may run: readers do
+/// not keep these pages from being used again.
+///
+/// # Errors
+/// Same errors as [`check_rows`].
+pub fn check_system(image: &Image, pace: &Pace) -> Result<()> {
+    let portion = Portion::begin(image, pace)?;
+    for table in portion.tables(portion.roots.system)? {
+        portion.all(&table, &mut |_, _| Ok(()))?;
+    }
+    Ok(())
 }
 
-impl fmt::Debug for Overlay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Overlay").finish_non_exhaustive()
-    }
-}
-
-impl Overlay {
-    fn new(image: &Image, pace: Pace, reads: Arc<Health>) -> Overlay {
-        let pages = BTreeMap::from([(0, Box::new(image.first_page))]);
-        let state = Mutex::new((image.len.saturating_sub(SHIFT), pages));
-        Overlay { file: Arc::clone(&image.file), pace, reads, state }
-    }
-
-    fn page(&self, pages: &Pages, number: u64) -> io::Result<Box<[u8; PAGE_BYTES]>> {
-        if let Some(page) = pages.get(&number) {
-            return Ok(page.clone());
-        }
-        let mut page = Box::new([0; PAGE_BYTES]);
-        let at = number * PAGE_BYTES as u64 + SHIFT;
-        // Bytes beyond the end of the file are zeros.
-        let left = self.file.len()?.saturating_sub(at).min(PAGE_BYTES as u64) as usize;
-        if let Some(part) = page.get_mut(..left).filter(|part| !part.is_empty()) {
-            read_exact_at(&*self.file, part, at)?;
-        }
-        Ok(page)
-    }
-
-    fn read_all(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.pace.rest(out.len())?;
-        let state = self.state.lock();
-        let (mut at, mut rest) = (offset, out);
-        while !rest.is_empty() {
-            let page = self.page(&state.1, at / PAGE_BYTES as u64)?;
-            let from = (at % PAGE_BYTES as u64) as usize;
-            let part = page.get(from..).unwrap_or_default();
-            let (target, later) = rest.split_at_mut(part.len().min(rest.len()));
-            target.iter_mut().zip(part).for_each(|(byte, read)| *byte = *read);
-            at += target.len() as u64;
-            rest = later;
-        }
-        Ok(())
-    }
-
-    fn write_all(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock();
-        let (mut at, mut rest) = (offset, data);
-        while !rest.is_empty() {
-            let number = at / PAGE_BYTES as u64;
-            let from = (at % PAGE_BYTES as u64) as usize;
-            let (part, later) = rest.split_at((PAGE_BYTES - from).min(rest.len()));
-            let mut page = self.page(&state.1, number)?;
-            page.iter_mut().skip(from).zip(part).for_each(|(byte, new)| *byte = *new);
-            state.1.insert(number, page);
-            at += part.len() as u64;
-            rest = later;
-        }
-        Ok(())
-    }
-}
-
-impl redb::StorageBackend for Overlay {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.state.lock().0)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.reads.note(Failure::Read, self.read_all(offset, out))
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.state.lock().0 = len;
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.reads.note(Failure::Read, self.write_all(offset, data))
-    }
-}
-
-/// Checks every row and every page of `image`.
+/// Checks the rows of `image` from the key `from` on, and the pages that lead to them, up to the
+/// end of a portion; the first portion also checks the other tables. Returns the key at which the
+/// next portion begins, or `None` after the last.
 ///
 /// # Errors
 /// `Corrupt` for the first damage, with the key if it is a row. `Io` if the file cannot be read,
 /// `Unavailable` if the check was stopped.
-pub fn check(image: &Image, pace: &Pace) -> Result<()> {
-    let reads = Arc::new(Health::default());
-    let checked = check_all(image, Overlay::new(image, pace.clone(), Arc::clone(&reads)));
-    if pace.stop.load(Ordering::Relaxed) {
-        return Err(Error::Unavailable("the check was to end".into()));
+pub fn check_rows(image: &Image, from: &[u8], pace: &Pace) -> Result<Option<Vec<u8>>> {
+    let portion = Portion::begin(image, pace)?;
+    let (mut rows, mut mark) = (None, None);
+    for table in portion.tables(portion.roots.tables)? {
+        if table.name == ROWS_NAME.as_bytes() {
+            rows = Some(table);
+        } else if table.name == STATE_NAME.as_bytes() {
+            portion.all(&table, &mut |key, value| {
+                if key == MARK.as_bytes() {
+                    mark = Some(value.to_vec());
+                }
+                Ok(())
+            })?;
+        } else if from.is_empty() {
+            portion.all(&table, &mut |_, _| Ok(()))?;
+        }
     }
-    match reads.failure() {
-        // Errors that redb makes of a page that could not be read are no damage.
-        Some((_, text)) => Err(Error::Io(io::Error::other(text))),
-        None => checked,
-    }
-}
-
-fn check_all(image: &Image, backend: Overlay) -> Result<()> {
-    let health = Health::default();
-    let mut builder = Database::builder();
-    builder.set_cache_size(CACHE_BYTES);
-    let mut database =
-        guard(&health, || builder.create_with_backend(backend).map_err(|e| failed(&health, e)))?;
-    guard(&health, || check_rows(&database, image, &health))?;
-    let whole =
-        guard(&health, || database.check_integrity().map_err(|error| failed(&health, error)))?;
-    let closed = guard(&health, || {
-        drop(database);
-        Ok(())
-    });
-    if whole { closed } else { Err(corrupt("pages that do not check")) }
-}
-
-fn check_rows(database: &Database, image: &Image, health: &Health) -> Result<()> {
-    let opened = database.begin_read().map_err(redb::Error::from).and_then(read);
-    let (rows, mark) = opened.map_err(|error| failed(health, error))?;
     if mark.is_none_or(|mark| Mark::parse(&mark).ok().as_ref() != Some(&image.mark)) {
         return Err(corrupt("a mark that is not that of the last checkpoint"));
     }
-    let range = rows.range::<&[u8]>(..).map_err(|error| failed(health, error))?;
-    for row in range {
-        let (key, value) = row.map_err(|error| failed(health, error))?;
-        unseal(key.value(), value.value())?;
+    let rows = rows.ok_or_else(|| corrupt("no table of rows"))?;
+    portion.part(&rows, from, &mut |key, value| unseal(key, value).map(drop), &|| portion.is_over())
+}
+
+/// A portion of a check that is under way.
+struct Portion<'a> {
+    image: &'a Image,
+    pace: &'a Pace,
+    roots: Roots,
+    begun: Instant,
+    read_bytes: Cell<u64>,
+}
+
+/// A function that gets each key, with its value.
+type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
+impl Portion<'_> {
+    fn begin<'a>(image: &'a Image, pace: &'a Pace) -> Result<Portion<'a>> {
+        let roots = Roots::parse(&image.first_page);
+        let roots = roots.ok_or_else(|| corrupt("a first page that does not check"))?;
+        Ok(Portion { image, pace, roots, begun: Instant::now(), read_bytes: Cell::new(0) })
     }
-    Ok(())
+
+    /// Returns whether this portion has read enough.
+    fn is_over(&self) -> bool {
+        // Without a rate the portions are the same in each run.
+        let is_late = || self.pace.rate.is_some() && self.begun.elapsed() >= PORTION_TIME;
+        self.read_bytes.get() >= self.pace.portion_bytes || is_late()
+    }
+
+    /// Returns the tables of a tree of tables, by name.
+    fn tables(&self, root: Option<PageRef>) -> Result<Vec<Tree>> {
+        let mut tables = Vec::new();
+        self.all(&Tree::of_tables(root), &mut |name, definition| {
+            let table = Tree::parse(name, definition);
+            tables.push(table.ok_or_else(|| corrupt("a definition of a table that is unknown"))?);
+            Ok(())
+        })?;
+        Ok(tables)
+    }
+
+    /// Checks all pages of a tree.
+    fn all(&self, tree: &Tree, each: &mut Each<'_>) -> Result<()> {
+        self.part(tree, &[], each, &|| false).map(drop)
+    }
+
+    /// Checks the pages of a tree that lead to keys from `from` on, until `is_over` says so after a
+    /// leaf: then returns the next key.
+    fn part(
+        &self,
+        tree: &Tree,
+        from: &[u8],
+        each: &mut Each<'_>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<u8>>> {
+        // Pages to be read, the next one last, each with its level.
+        let mut ahead: Vec<(PageRef, usize)> =
+            tree.root.into_iter().map(|root| (root, 0)).collect();
+        while let Some((page, depth)) = ahead.pop() {
+            let bytes = self.page(page)?;
+            let part = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+            let node = Node::parse(&bytes, tree.widths).filter(|_| depth < MAX_DEPTH);
+            let damaged = || corrupt("pages that do not check");
+            let (node, checksum) = node.ok_or_else(damaged)?;
+            if let Node::Leaf(pairs) = &node {
+                // A row that does not check is named, rather than its page.
+                pairs.iter().try_for_each(|pair| each(part(&pair.key), part(&pair.value)))?;
+            }
+            if checksum != page.checksum {
+                return Err(damaged());
+            }
+            match node {
+                Node::Leaf(pairs) => {
+                    if let Some(last) = pairs.last().filter(|_| !ahead.is_empty() && is_over()) {
+                        return Ok(Some([part(&last.key), &b"\0"[..]].concat()));
+                    }
+                }
+                Node::Branch(children) => {
+                    let is_ahead =
+                        |child: &&Child| child.last.as_ref().is_none_or(|last| part(last) >= from);
+                    let children = children.iter().rev().filter(is_ahead);
+                    ahead.extend(children.map(|child| (child.page, depth + 1)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a page from the file.
+    fn page(&self, page: PageRef) -> Result<Vec<u8>> {
+        let beyond = || corrupt("a page beyond the end of the file");
+        let place = self.roots.place(page).filter(|place| place.end + SHIFT <= self.image.len);
+        let place = place.ok_or_else(beyond)?;
+        let bytes = place.end - place.start;
+        let mut page = vec![0; usize::try_from(bytes).map_err(|_| beyond())?];
+        let stopped = |_| Error::Unavailable("the check was to end".into());
+        self.pace.rest(page.len()).map_err(stopped)?;
+        self.read_bytes.set(self.read_bytes.get() + bytes);
+        read_exact_at(&*self.image.file, &mut page, place.start + SHIFT).map_err(|error| {
+            match error.kind() {
+                // The file was cut short.
+                io::ErrorKind::UnexpectedEof => beyond(),
+                _ => Error::from(error),
+            }
+        })?;
+        Ok(page)
+    }
 }

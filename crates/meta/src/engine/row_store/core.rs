@@ -385,26 +385,44 @@ impl Core {
         }
     }
 
-    /// Checks everything that the last checkpoint left, while rows are read and added. Damage is
-    /// checked again while no checkpoint runs, and noted.
+    /// Checks all rows and pages at rest, while rows are read and added, in portions.
     ///
     /// # Errors
-    /// Same errors as [`check::check`].
+    /// Same errors as [`Core::check_portion`].
     pub fn check(&self, pace: &Pace) -> Result<()> {
-        // A reader as of that checkpoint, so that its pages stay as they are.
+        let mut from = Vec::new();
+        while let Some(next) = self.check_portion(&from, pace)? {
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// Checks a portion of what the last checkpoint left: the rows from the key `from` on. Returns
+    /// the key at which the next portion begins, or `None` after the last; nothing is held between
+    /// two of them. Damage is checked again while no checkpoint runs, and noted.
+    ///
+    /// # Errors
+    /// Same errors as [`check::check_rows`].
+    pub fn check_portion(&self, from: &[u8], pace: &Pace) -> Result<Option<Vec<u8>>> {
+        let at_once = Pace { rate: None, ..pace.clone() };
+        let note = |error: &Error| self.note_damage(error);
         let (image, reader) = {
             let mut slot = self.slot.lock();
-            (self.image(&mut slot)?, Arc::clone(&self.view.read().tables))
+            let image = self.image(&mut slot)?;
+            if from.is_empty() {
+                check::check_system(&image, &at_once).inspect_err(note)?;
+            }
+            // A reader as of that checkpoint, so that its pages stay as they are.
+            (image, Arc::clone(&self.view.read().tables.cold))
         };
-        match check::check(&image, pace) {
+        match check::check_rows(&image, from, pace) {
             Err(Error::Corrupt { .. }) => {}
             other => return other,
         }
         drop(reader);
         let mut slot = self.slot.lock();
         let image = self.image(&mut slot)?;
-        let checked = check::check(&image, &Pace { rate: None, ..pace.clone() });
-        checked.inspect_err(|error| self.note_damage(error))
+        check::check_rows(&image, from, &at_once).inspect_err(note)
     }
 
     /// Returns the file of rows as the last checkpoint left it. The caller holds the slot. A

@@ -25,6 +25,7 @@ mod inserter;
 mod limits;
 mod mark;
 mod memtable;
+mod pages;
 mod reserve;
 mod snapshot;
 mod table;
@@ -272,6 +273,14 @@ impl RowStore {
     /// `Corrupt` for damage, `Io`, `Unavailable`.
     pub fn check(&self, pace: &Pace) -> Result<()> {
         self.core.check(pace)
+    }
+
+    /// See [`Core::check_portion`].
+    ///
+    /// # Errors
+    /// `Corrupt` for damage, `Io`, `Unavailable`.
+    pub fn check_portion(&self, from: &[u8], pace: &Pace) -> Result<Option<Vec<u8>>> {
+        self.core.check_portion(from, pace)
     }
 
     /// Moves all added rows into the table.

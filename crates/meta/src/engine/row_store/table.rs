@@ -17,13 +17,15 @@ use super::header::{HeaderPage, PAGE_BYTES};
 use super::mark::Mark;
 use super::memtable::Memtable;
 
-const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
+pub(super) const ROWS_NAME: &str = "rows";
+pub(super) const STATE_NAME: &str = "state";
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new(ROWS_NAME);
+const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new(STATE_NAME);
 /// Entries of a replicated log, by their index, which no record need hold any more. Each value ends
 /// in the crc32c of the bytes before.
 const PENDING: TableDefinition<u64, &[u8]> = TableDefinition::new("pending");
 /// Row of `state` that holds the [`Mark`].
-const MARK: &str = "mark";
+pub(super) const MARK: &str = "mark";
 
 /// The open file of rows. Written by one thread at a time.
 pub struct Table {
@@ -242,7 +244,7 @@ fn read_pending(transaction: ReadTransaction, end: u64) -> Result<Pending, redb:
     Ok(out)
 }
 
-pub(super) fn read(transaction: ReadTransaction) -> Result<(Rows, Option<Vec<u8>>), redb::Error> {
+fn read(transaction: ReadTransaction) -> Result<(Rows, Option<Vec<u8>>), redb::Error> {
     let rows = transaction.open_table(ROWS)?;
     let mark = transaction.open_table(STATE)?.get(MARK)?;
     Ok((rows, mark.map(|mark| mark.value().to_vec())))
@@ -303,7 +305,7 @@ impl Drop for Cold {
 }
 
 /// Runs code of redb. It asserts on some damaged pages, which must not end the process.
-pub(super) fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
+fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
@@ -339,7 +341,7 @@ pub(super) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
     Err(Error::corrupt(what, format!("{got:08x}"), format!("{expected:08x}")))
 }
 
-pub(super) fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
+fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     match (health.failure(), error) {
         (_, redb::Error::Corrupted(got)) => corrupt(got),
