@@ -12,6 +12,8 @@ pub struct Comparison {
     pub awaited: bool,
     /// Rows as of that entry, until they are summed up.
     pub rows: Option<Outgoing>,
+    /// Length of the file of rows at that entry.
+    pub table_bytes: u64,
     pub digests: Option<RowDigests>,
     /// Number of times that all rows were replaced.
     pub replaced: u64,

@@ -54,7 +54,9 @@ impl MemberStore {
     pub(super) fn keep_compared_rows(&self) {
         if std::mem::take(&mut self.comparison.lock().awaited) {
             let rows = self.take_snapshot();
-            self.comparison.lock().rows = rows;
+            let mut comparison = self.comparison.lock();
+            comparison.rows = rows;
+            comparison.table_bytes = self.rows.table_bytes();
         }
     }
 
@@ -71,14 +73,23 @@ impl MemberStore {
     /// replaced.
     ///
     /// # Errors
-    /// Those of [`RowDigests::of`].
+    /// Those of the rows; `Io` if `pace` says that it is to end, `Unavailable` if it says that the
+    /// table has grown too much meanwhile: no page that is freed is used again while the rows are
+    /// kept.
     pub fn sum_compared_rows(&self, pace: &Pace) -> Result<Option<(RowDigests, u64)>> {
-        let (taken, replaced) = {
+        let (taken, before, replaced) = {
             let mut comparison = self.comparison.lock();
-            (comparison.rows.take(), comparison.replaced)
+            (comparison.rows.take(), comparison.table_bytes, comparison.replaced)
         };
         let Some(rows) = taken else { return Ok(None) };
-        let digests = RowDigests::of(rows, pace)?;
+        let digests = RowDigests::of(rows, |bytes| {
+            let grown = self.rows.table_bytes().saturating_sub(before);
+            if grown > before.max(pace.growth_bytes) {
+                let text = format!("the table of rows grew by {grown} bytes beside a comparison");
+                return Err(Error::Unavailable(text));
+            }
+            Ok(pace.rest(bytes)?)
+        })?;
         let mut comparison = self.comparison.lock();
         if comparison.replaced == replaced {
             comparison.digests = Some(digests.clone());

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use cairn_base::Result;
 use cairn_base::checksum::crc32c;
 
-use super::super::row_store::Pace;
 use super::entry::EntryId;
 use super::outgoing::Outgoing;
 
@@ -39,18 +38,18 @@ impl TableDigest {
 }
 
 impl RowDigests {
-    /// Reads all rows of a snapshot.
+    /// Reads all rows of a snapshot, and calls `each` after each page with the bytes of its rows.
     ///
     /// # Errors
-    /// Those of the rows; `Io` if `pace` says that it is to end.
-    pub fn of(mut rows: Outgoing, pace: &Pace) -> Result<RowDigests> {
+    /// Those of the rows and of `each`.
+    pub fn of(mut rows: Outgoing, mut each: impl FnMut(usize) -> Result<()>) -> Result<RowDigests> {
         let mut tables: BTreeMap<u8, TableDigest> = BTreeMap::new();
         while let Some(page) = rows.page()? {
             for (key, row) in &page {
                 let table = key.first().copied().unwrap_or_default();
                 tables.entry(table).or_default().add(key, row);
             }
-            pace.rest(page.iter().map(|(key, row)| key.len() + row.len()).sum())?;
+            each(page.iter().map(|(key, row)| key.len() + row.len()).sum())?;
         }
         Ok(RowDigests { entry: rows.taken.applied, tables })
     }

@@ -28,6 +28,8 @@ use super::table::{MARK, ROWS_NAME, STATE_NAME, corrupt, unseal};
 const PORTION_BYTES: u64 = 64 << 20;
 /// Time after which a portion ends that has a rate.
 const PORTION_TIME: Duration = Duration::from_secs(10);
+/// Growth of the file of rows beside a reader of all rows, unless a [`Pace`] says otherwise.
+const GROWTH_BYTES: u64 = 8 << 30;
 /// Levels of a tree, at most: redb's limit.
 const MAX_DEPTH: usize = 128;
 
@@ -38,13 +40,21 @@ pub struct Pace {
     pub rate: Option<u64>,
     /// Bytes after which a portion ends, with the leaf that is being read.
     pub portion_bytes: u64,
+    /// Bytes by which the file of rows may grow, if that is more than its length, before somebody
+    /// who needs all rows as of one moment gives up.
+    pub growth_bytes: u64,
     /// Ends the check early once it is set.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { rate: None, portion_bytes: PORTION_BYTES, stop: Arc::default() }
+        Pace {
+            rate: None,
+            portion_bytes: PORTION_BYTES,
+            growth_bytes: GROWTH_BYTES,
+            stop: Arc::default(),
+        }
     }
 }
 

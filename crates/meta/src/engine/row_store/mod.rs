@@ -221,6 +221,11 @@ impl RowStore {
         self.core.writer.lock().poisoned.clone()
     }
 
+    /// Returns the length of the file of rows after the last checkpoint.
+    pub fn table_bytes(&self) -> u64 {
+        self.core.space.table_bytes()
+    }
+
     pub fn is_low_on_space(&self) -> bool {
         self.core.space.is_low()
     }

@@ -76,6 +76,11 @@ impl DiskSpace {
         self.table_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Returns the length of the file of rows after the last checkpoint.
+    pub fn table_bytes(&self) -> u64 {
+        self.table_bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns whether only operations that free space should be committed.
     pub fn is_low(&self) -> bool {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);
@@ -92,13 +97,13 @@ impl DiskSpace {
     /// it.
     pub fn has_room(&self, load: Load, part: u64) -> bool {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);
-        let needed = load.needed(self.table_bytes.load(Ordering::Relaxed));
+        let needed = load.needed(self.table_bytes());
         self.reserve_bytes == 0 || needed <= free_bytes.max(self.reserve_bytes) / part
     }
 
     /// Gives up the reserve if a checkpoint of `load` may not find the space that it needs.
     pub fn make(&self, disk: &dyn Disk, load: Load) -> Result<()> {
-        let needed = load.needed(self.table_bytes.load(Ordering::Relaxed));
+        let needed = load.needed(self.table_bytes());
         let enough = !self.short.load(Ordering::Relaxed) && disk.free_bytes()? >= needed;
         if enough || !self.held.load(Ordering::Relaxed) {
             return Ok(());

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_base::Disk;
+use cairn_base::{Disk, Error};
 use cairn_meta::engine::raft::MemberStore;
+use cairn_meta::engine::raft::entry::Proposal;
+use cairn_meta::engine::{Fence, Pace};
+use cairn_sim::SimDisk;
 use tokio::time::sleep;
 
 use super::group::{Group, MEMBERS};
-use super::model::batch;
+use super::model::{batch, entry, open};
 use crate::support::{put, small};
 
 /// Three members with rows, of which one has another row than the others as of the same entry.
@@ -126,5 +129,53 @@ async fn members_that_agree_are_sound_under_load() {
     assert!(compared >= 5, "{compared} of 10");
     for id in MEMBERS {
         assert_eq!((damage(&group, id), undecided(&group, id)), (None, None));
+    }
+}
+
+/// A member without others, whose log is applied at once.
+struct LoneMember {
+    store: MemberStore,
+    next: u64,
+    batches: u64,
+}
+
+impl LoneMember {
+    fn apply(&mut self, proposal: Proposal) {
+        let entry = entry(1, self.next, proposal);
+        self.next += 1;
+        self.store.append(vec![entry.clone()]).unwrap();
+        self.store.apply(vec![entry]).unwrap();
+        self.store.checkpoint().unwrap();
+    }
+
+    fn change_all(&mut self) {
+        let expected = Fence { epoch: 1, batch: self.batches };
+        self.batches += 1;
+        let value = format!("{} {}", self.batches, "x".repeat(200));
+        let changes = (0..20).map(|n| put(&format!("i {n}"), &value)).collect();
+        self.apply(Proposal::Batch { expected, changes });
+    }
+}
+
+/// No page that is freed is used again while rows are kept for a comparison.
+#[test]
+fn a_comparison_is_given_up_when_the_table_has_grown_too_much() {
+    let store = open(&SimDisk::new(4), small(4)).unwrap();
+    let mut member = LoneMember { store, next: 0, batches: 0 };
+    member.apply(Proposal::TakeOver { batch: 0 });
+    member.change_all();
+    let pace = Pace { growth_bytes: 0, ..Pace::default() };
+    for (changes, ends) in [(3, true), (200, false), (3, true)] {
+        member.store.await_comparison();
+        member.apply(Proposal::Empty);
+        (0..changes).for_each(|_| member.change_all());
+        match member.store.sum_compared_rows(&pace) {
+            Ok(Some((digests, _))) => {
+                assert!(ends, "{changes} changes");
+                assert_eq!(digests.tables[&b'i'].rows, 20);
+            }
+            Err(Error::Unavailable(text)) => assert!(!ends && text.contains("grew"), "{text}"),
+            other => panic!("{other:?}"),
+        }
     }
 }
