@@ -479,6 +479,11 @@ pub fn config(name: &str) -> Bytes {
     key(&[b"c", name.as_bytes()])
 }
 
+/// `c cluster`: the identity of the cluster, or of a store that is alone.
+pub fn cluster() -> Bytes {
+    config("cluster")
+}
+
 /// `c read_only`: mark that the store refuses changes.
 pub fn read_only() -> Bytes {
     config("read_only")

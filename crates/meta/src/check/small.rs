@@ -159,7 +159,7 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
 }
 
 fn check_counters(checker: &mut Checker<'_>, in_use: Highest) -> Result<()> {
-    let identity = checker.snapshot.get(&[keys::config("cluster")])?.pop().flatten();
+    let identity = checker.snapshot.get(&[keys::cluster()])?.pop().flatten();
     match identity.as_ref().map(StoreIdentity::decode).transpose() {
         Ok(Some(_)) => {}
         Ok(None) => checker.report.add(About::Store, "has no cluster id"),

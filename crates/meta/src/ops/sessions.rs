@@ -24,7 +24,7 @@ impl Verb for Format {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(u64, bool), Stop> {
-        let key = keys::config("cluster");
+        let key = keys::cluster();
         if let Some(row) = view.get(&key)? {
             return Ok((StoreIdentity::decode_cluster(&row)?, false));
         }

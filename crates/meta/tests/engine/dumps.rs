@@ -88,7 +88,7 @@ fn sample() -> (Vec<u8>, Vec<usize>) {
         (Bytes::from(format!("i{number}")), Some(value.into()))
     };
     let mut rows: Vec<Change> = (0..3).map(row).collect();
-    rows.push((keys::config("cluster"), Some(encode_number(CLUSTER))));
+    rows.push((keys::cluster(), Some(encode_number(CLUSTER))));
     commit(&engine, rows);
     let (bytes, _) = dumped(&engine);
     let starts = |magic: &'static [u8]| {
@@ -224,7 +224,7 @@ fn what_is_no_dump_is_refused() {
 fn nothing_is_loaded_over_anything() {
     let (bytes, _) = sample();
     let engine = Memory::new();
-    commit(&engine, vec![(keys::config("cluster"), Some(encode_number(9)))]);
+    commit(&engine, vec![(keys::cluster(), Some(encode_number(9)))]);
     let before = (all(&engine), engine.fence().unwrap());
     let refused = load(&engine, &bytes).unwrap_err();
     assert!(refused.to_string().contains("a store already"), "{refused}");
@@ -269,7 +269,7 @@ fn a_dump_shows_one_state() {
 fn while_committing(engine: &dyn Engine, beside: &dyn Engine) {
     let mut fence = engine.take_over().unwrap();
     let filler = (0..2000).map(|n| put(&format!("i{n:05}"), &"x".repeat(100)));
-    let cluster = (keys::config("cluster"), Some(encode_number(CLUSTER)));
+    let cluster = (keys::cluster(), Some(encode_number(CLUSTER)));
     engine.commit(fence, filler.chain([cluster, put("a", "0"), put("z", "0")]).collect()).unwrap();
     fence.batch += 1;
     let stop = AtomicBool::new(false);
@@ -304,7 +304,7 @@ fn a_capability_of_one_server_is_turned_on_for_good_and_dumped() {
     let name = Capability::RequiredFields;
     let engine = Memory::new();
     assert!(matches!(capabilities::enable(&engine, name), Err(Error::NotFound(_))));
-    commit(&engine, vec![(keys::config("cluster"), Some(encode_number(CLUSTER)))]);
+    commit(&engine, vec![(keys::cluster(), Some(encode_number(CLUSTER)))]);
     assert!(capabilities::enabled(&engine).unwrap().is_empty());
     capabilities::enable(&engine, name).unwrap();
     let copy = Memory::new();
@@ -313,7 +313,7 @@ fn a_capability_of_one_server_is_turned_on_for_good_and_dumped() {
     for store in [&engine, &copy] {
         assert!(capabilities::enabled(store).unwrap().contains(name));
         // A program before reads a plain number there.
-        let row = all(store)[&keys::config("cluster")[..]].clone();
+        let row = all(store)[&keys::cluster()[..]].clone();
         assert!(Counter::decode(&row).is_err());
     }
     // A cluster has one switch, its map.
@@ -325,7 +325,7 @@ fn a_capability_of_one_server_is_turned_on_for_good_and_dumped() {
 #[test]
 fn numbers_of_other_shards_are_findings() {
     let engine = Memory::new();
-    commit(&engine, vec![(keys::config("cluster"), Some(encode_number(CLUSTER)))]);
+    commit(&engine, vec![(keys::cluster(), Some(encode_number(CLUSTER)))]);
     let file = Inode { kind: Kind::File, ..Inode::default() };
     let far = Ino(1 << (u64::BITS - SHARD_BITS));
     commit(&engine, vec![(keys::inode(far), Some(file.encode()))]);

@@ -78,7 +78,7 @@ pub fn page(snapshot: &dyn Snapshot, after: Option<&Bytes>) -> Result<DumpedRows
         bytes += length;
         rows.push((key, value));
     }
-    let cluster = snapshot.get(&[keys::config("cluster")])?.pop().flatten();
+    let cluster = snapshot.get(&[keys::cluster()])?.pop().flatten();
     let no_store = || Error::NotFound("these metadata hold no store".to_owned());
     let cluster = StoreIdentity::decode_cluster(&cluster.ok_or_else(no_store)?)?;
     Ok(DumpedRows { cluster, batch: snapshot.batch(), rows, is_last })
