@@ -6,7 +6,7 @@
 //! The memory for this is bounded for all sessions together. What was forgotten is disclosed again
 //! when the mount opens the file again, which it does when it is refused a block.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use bytes::Bytes;
@@ -34,6 +34,8 @@ pub struct DisclosedBlocks {
 #[derive(Default)]
 struct DisclosedSessions {
     sessions: HashMap<SessionId, Both>,
+    /// All sessions, by the number of their ids.
+    by_size: BTreeSet<(usize, SessionId)>,
     /// Number of the ids of all sessions.
     count: usize,
 }
@@ -51,21 +53,33 @@ impl Both {
 }
 
 impl DisclosedSessions {
-    /// Changes the ids of a session, and keeps the count right.
+    /// Changes the ids of a session, and keeps the count and the order right.
     fn change(&mut self, session: SessionId, change: impl FnOnce(&mut Both)) {
         let both = self.sessions.entry(session).or_default();
-        self.count -= both.len();
+        let before = both.len();
         change(both);
-        self.count += both.len();
+        let after = both.len();
+        self.count = self.count - before + after;
+        if before != after {
+            self.by_size.remove(&(before, session));
+        }
+        self.by_size.insert((after, session));
+    }
+
+    fn remove(&mut self, session: SessionId) {
+        if let Some(both) = self.sessions.remove(&session) {
+            self.by_size.remove(&(both.len(), session));
+            self.count -= both.len();
+        }
     }
 
     /// Adds ids to a session. If all sessions together have too many, the session with the most
     /// forgets some first.
     fn add(&mut self, session: SessionId, add: impl FnOnce(&mut Both)) {
         while self.count >= IDS
-            && let Some((largest, _)) = self.sessions.iter().max_by_key(|(_, both)| both.len())
+            && let Some((_, largest)) = self.by_size.last().copied()
         {
-            self.change(*largest, |both| {
+            self.change(largest, |both| {
                 if both.blocks.len() > both.bodies.len() {
                     both.blocks.forget_some();
                 } else {
@@ -205,10 +219,7 @@ impl DisclosedBlocks {
     }
 
     pub fn forget(&self, session: SessionId) {
-        let mut known = self.sessions.lock();
-        if let Some(both) = known.sessions.remove(&session) {
-            known.count -= both.len();
-        }
+        self.sessions.lock().remove(session);
     }
 
     /// Returns the number of ids of all sessions.
@@ -323,10 +334,16 @@ mod tests {
             assert_eq!(last, [A], "what was disclosed last is known");
         }
         assert_eq!(buckets(&told, small, block(0)), [A]);
+        let known = told.sessions.lock();
+        let sizes = known.sessions.iter().map(|(session, both)| (both.len(), *session));
+        assert_eq!(known.by_size, sizes.collect::<BTreeSet<_>>(), "the order follows");
+        drop(known);
         large.map(SessionId).for_each(|session| told.forget(session));
         assert_eq!(told.count(), 1);
         told.forget_bucket(small, A);
         told.forget_bucket(SessionId(50), A);
         assert_eq!(told.count(), 0);
+        told.forget(small);
+        assert!(told.sessions.lock().by_size.is_empty());
     }
 }
