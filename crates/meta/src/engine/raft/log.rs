@@ -14,7 +14,8 @@ use openraft::{AnyError, LogId, LogState, RaftLogReader, StorageError, StorageIO
 use super::entry::Entry;
 use super::record::Vote;
 use super::shared::MemberShared;
-use super::store::{LeaderEntries, MemberStore};
+use super::store::MemberStore;
+use super::store_log::LeaderEntries;
 use super::types::{LogEntry, Types, entry_of, library_vote, log_entry, log_id, vote_of};
 
 /// Interval between two looks whether there is room.
