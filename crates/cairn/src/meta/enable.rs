@@ -1,12 +1,10 @@
 //! `cairn meta enable`: turns a capability on in the store of one server.
 
-use std::path::PathBuf;
-
-use cairn_base::{Capability, CapabilitySet};
+use cairn_base::CapabilitySet;
 use cairn_meta::capabilities;
 use cairn_meta::engine::postgres;
 
-use crate::capability_list;
+use crate::capability_list::{self, CapabilityArgs};
 use crate::dir::{CLUSTER_FILE, DataDir, MACHINE};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
@@ -24,16 +22,14 @@ use crate::output;
   cairn meta enable /srv/cairn                     (lists them)
   cairn meta enable /srv/cairn required-fields")]
 pub struct EnableArgs {
-    /// Data directory of the store
-    dir: PathBuf,
-    /// The capability
-    name: Option<Capability>,
+    #[command(flatten)]
+    capability: CapabilityArgs,
     #[command(flatten)]
     meta: MetaArgs,
 }
 
 pub fn run(args: &EnableArgs) -> Result<()> {
-    let path = &args.dir;
+    let CapabilityArgs { dir: path, name } = &args.capability;
     if path.join(MACHINE).exists() || path.join(CLUSTER_FILE).exists() {
         let shown = path.display();
         return Err(Failure::new(format!(
@@ -41,7 +37,7 @@ pub fn run(args: &EnableArgs) -> Result<()> {
         )));
     }
     let dir = DataDir::open(path, args.meta.place())?;
-    let Some(name) = args.name else { return capability_list::print(enabled(args, &dir)?) };
+    let Some(name) = *name else { return capability_list::print(enabled(args, &dir)?) };
     if enabled(args, &dir)?.contains(name) {
         return output::line(format!("{name} is on already"));
     }
