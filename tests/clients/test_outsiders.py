@@ -297,6 +297,28 @@ def test_a_key_that_no_file_can_have_is_refused_with_the_kind(server, boto):
     assert listed(boto, at["Bucket"]) == (["a", "d/"], [])
 
 
+def test_an_empty_object_of_parts_is_copied_to_a_directory():
+    with Server() as server:
+        boto = connect(server.s3)
+        Http(server.http).create_bucket("files")
+        at = {"Bucket": "files", "Key": "empty"}
+        begun = boto.create_multipart_upload(**at, Metadata={"mode": "16877"})["UploadId"]
+        etag = boto.upload_part(**at, UploadId=begun, PartNumber=1, Body=b"")["ETag"]
+        parts = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+        boto.complete_multipart_upload(**at, UploadId=begun, MultipartUpload=parts)
+        for key in ("dir/", "dir/"):
+            boto.copy_object(Bucket="files", Key=key, CopySource={**at})
+            found = boto.head_object(Bucket="files", Key=key)
+            assert (found["ContentLength"], found["Metadata"]) == (0, {"mode": "16877"})
+            assert boto.get_object(Bucket="files", Key=key)["Body"].read() == b""
+        boto.put_object(Bucket="files", Key="dir/file", Body=b"1")
+        assert listed(boto, "files") == (["dir/", "dir/file", "empty"], [])
+        assert boto.get_object(**at)["Body"].read() == b""
+        # The directory holds nothing of the body that the object has.
+        server.kill()
+        assert server.fsck()[0] == 0
+
+
 def test_the_kind_of_a_bucket_is_chosen(server, boto):
     environment = {**os.environ, "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
 

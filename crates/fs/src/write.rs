@@ -18,7 +18,9 @@ use tokio::time::Instant;
 use crate::Fs;
 use crate::garbage::GarbageItem;
 use crate::incoming::{AdmissionRequest, QuotaHold};
+use crate::ops::buckets::FindBucket;
 use crate::ops::conditions::Conditions;
+use crate::ops::key_names::{check_bytes, is_for_s3_alone};
 use crate::ops::multipart::{PutPart, UploadName};
 use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
 use crate::ops::resumable::PutResumable;
@@ -119,6 +121,19 @@ impl Fs {
         })
     }
 
+    /// Checks that a bucket takes bytes under a key. Only keys that not every bucket takes need a
+    /// look at it; others are checked when the object is published.
+    async fn check_key(&self, bucket: &str, key: &str) -> Result<()> {
+        if !is_for_s3_alone(key) {
+            return Ok(());
+        }
+        let verb = FindBucket { name: bucket.to_owned() };
+        match self.read(&Caller::system(), verb).await? {
+            Some(opened) => check_bytes(&opened.bucket, key),
+            None => Ok(()),
+        }
+    }
+
     /// Publishes an object. It is durable, and visible at every door, when this returns.
     pub async fn put_object(
         &self,
@@ -181,12 +196,17 @@ impl BodyWriter {
         self.draft.size + self.buffer.len() as u64
     }
 
-    /// Asks the quotas to admit the bytes that a client has announced, before any of them arrives.
-    /// The key is stated for an object, and not for a part of one: the object under it makes room.
+    /// Asks the bucket and the quotas to admit the bytes that a client has announced, before any of
+    /// them arrives. The key is stated for an object, and not for a part of one: the object under it
+    /// makes room.
     ///
     /// # Errors
-    /// `Full` if a quota leaves too little room for them.
+    /// `Invalid` if the bucket takes no bytes under the key, `Full` if a quota leaves too little
+    /// room for them.
     pub async fn expect(&mut self, announced: Option<u64>, key: Option<&str>) -> Result<()> {
+        if let (Some(1..), Some(key)) = (announced, key) {
+            self.fs.check_key(&self.place.0, key).await?;
+        }
         self.place.1 = key.map(str::to_owned);
         match announced.filter(|bytes| *bytes > self.let_in) {
             Some(bytes) => self.let_in(AdmissionRequest::Exactly(bytes)).await,

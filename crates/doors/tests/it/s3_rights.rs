@@ -5,7 +5,7 @@ use cairn_base::UserId;
 use cairn_fs::ops::buckets::{CreateBucket, UpdateBucket};
 use cairn_fs::rows::BucketKind;
 
-use crate::s3_harness::{Client, Mode, Server};
+use crate::s3_harness::{Client, Connection, Mode, Server};
 
 /// The callers with the right: nobody but root and the owner, readers too, writers too, or
 /// everybody with a key.
@@ -338,4 +338,25 @@ fn a_bucket_of_files_takes_only_names_of_files() {
     assert_eq!(root.get("/files?list-type=2").ok().all("Key"), ["source"]);
     assert!(root.get("/files?uploads").ok().all("Key").is_empty());
     root.put(&format!("/files/{}/...", &long[1..]), b"x").ok();
+}
+
+#[test]
+fn a_key_that_takes_no_bytes_is_refused_before_they_come() {
+    let server = Server::start();
+    let root = server.root();
+    let caller = Caller::verified(UserId::ROOT);
+    let name = "files".to_owned();
+    let verb = CreateBucket { name, kind: BucketKind::Posix, visibility: Visibility::Private };
+    server.run(&caller, verb);
+    root.put("/files/there/", b"").ok();
+    let body = vec![b'x'; 1 << 20];
+    for key in ["there/", "new/", "a//b", "d/.."] {
+        let wire = root.ask("PUT", &format!("/files/{key}")).body(&body).wire();
+        let mut connection = Connection::open(server.address);
+        // No byte of the body is sent.
+        connection.send(&wire[..wire.len() - body.len()]);
+        let refused = connection.reply("PUT").fails(400, "InvalidArgument").text();
+        assert!(refused.contains("is of kind files"), "{key}: {refused}");
+    }
+    assert_eq!(root.get("/files?list-type=2").ok().all("Key"), ["there/"]);
 }

@@ -35,6 +35,26 @@ pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
     }
 }
 
+/// Returns whether a bucket of kind `posix` refuses bytes under a key: POSIX cannot show one of its
+/// names, or it ends in `/` and names a directory.
+pub fn is_for_s3_alone(key: &str) -> bool {
+    key.split('/').any(|name| !is_shown(name.as_bytes()))
+}
+
+/// Checks that a bucket takes an object with bytes under a key.
+///
+/// # Errors
+/// `Invalid` in a bucket of kind `posix`, unless the key is that of a file.
+pub fn check_bytes(bucket: &Bucket, key: &str) -> Result<(), Error> {
+    if is_directory_key(bucket, key) { Err(no_bytes(bucket)) } else { check_names(bucket, key) }
+}
+
+/// Makes the error for bytes under the key of a directory.
+pub fn no_bytes(bucket: &Bucket) -> Error {
+    let rule = "where a key with / at its end is a directory and has no bytes";
+    Error::Invalid(of_files(bucket, rule))
+}
+
 /// Returns whether a key names a directory: `x/` in a bucket of kind `posix`.
 pub fn is_directory_key(bucket: &Bucket, key: &str) -> bool {
     bucket.kind == BucketKind::Posix && key.ends_with('/') && key != "/"

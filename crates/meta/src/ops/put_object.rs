@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::body::check_block;
 use super::conditions::{Conditions, Current};
-use super::key_names::{check_key, check_names, is_directory_key, of_files, split_key};
+use super::key_names::{check_key, check_names, is_directory_key, no_bytes, of_files, split_key};
 use super::namespace::{
     BucketEntry, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino,
     no_bucket, open_bucket, open_bucket_for, release_body, replace_entry, require_session, store,
@@ -204,8 +204,7 @@ impl Placement {
         tags: &[(String, String)],
     ) -> Result<PutReply, Stop> {
         if size > 0 {
-            let rule = "where a key with / at its end is a directory and has no bytes";
-            return Err(Error::Invalid(of_files(&self.opened.bucket, rule)).into());
+            return Err(no_bytes(&self.opened.bucket).into());
         }
         let ino = self.parent;
         let mut inode = load_inode(view, ino)?;
