@@ -339,3 +339,9 @@ def test_exceptions_are_of_commands():
         for start in table:
             assert any(found({start: 1}, command) for command in everything), f"no document has {start}"
     assert set(GIVEN) <= {name for name, commands in ALL.items() if commands}
+
+
+def test_the_console_links_to_pages_that_are_there():
+    sources = (ROOT / "crates/console/src").rglob("*.rs")
+    named = {name for file in sources for name in re.findall(r'\bdocument\("([^"]+)"\)', file.read_text())}
+    assert named and all((ROOT / "docs" / name).exists() for name in named), named

@@ -50,6 +50,13 @@ pub fn page(of: &Page<'_>, body: &Markup) -> Markup {
     }
 }
 
+/// Makes a link to a page of the documents, by its name below `docs/`. Whoever uses a browser has
+/// no files of Cairn.
+pub fn document(name: &str) -> Markup {
+    let place = format!("{}/blob/main/docs/{name}", env!("CARGO_PKG_REPOSITORY"));
+    html! { a href=(place) rel="noreferrer" { "docs/" (name) } }
+}
+
 fn read_only() -> Markup {
     html! {
         p class="banner" {

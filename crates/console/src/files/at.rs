@@ -1,5 +1,7 @@
 //! A request about a bucket.
 
+use cairn_auth::{Action, BucketAccess, Resource, is_allowed};
+
 use crate::inner::{ConsoleRequest, Inner, LoggedIn};
 use crate::words::in_query;
 
@@ -19,6 +21,16 @@ impl<'a> At<'a> {
     {
         At { bucket, ..*self }
     }
+
+    /// Returns whether pages offer an action in a bucket to their user: one that the user may do,
+    /// and that a store which is read-only does not refuse.
+    pub fn offers(&self, bucket: BucketAccess<'_>, action: Action) -> bool {
+        let caller = &self.login.caller;
+        let context = caller.context(self.inner.fs().clock().now());
+        let is_refused = self.login.is_read_only && action.changes_contents();
+        !is_refused && is_allowed(caller, action, Resource::Bucket(bucket), &context)
+    }
+
     /// Returns the address of the page of a folder: its prefix ends in a slash, or is empty.
     pub fn folder(&self, prefix: &str) -> String {
         match prefix {

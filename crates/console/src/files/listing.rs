@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use cairn_auth::{Action, Caller, Resource, hash_token, is_allowed};
+use cairn_auth::{Action, Caller, hash_token};
 use cairn_base::{Result, rfc3339};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::GetBucket;
@@ -134,10 +134,7 @@ struct May {
 
 impl May {
     fn of(at: &At<'_>, bucket: &Bucket) -> May {
-        let context = at.login.caller.context(at.inner.fs().clock().now());
-        let may = |action| {
-            is_allowed(&at.login.caller, action, Resource::Bucket(bucket.access()), &context)
-        };
+        let may = |action| at.offers(bucket.access(), action);
         May { write: may(Action::PutObject), remove: may(Action::DeleteBucket) }
     }
 }

@@ -1,6 +1,6 @@
 //! An object: its metadata, a preview, and the ways to its bytes.
 
-use cairn_auth::{Action, Resource, is_allowed};
+use cairn_auth::Action;
 use cairn_base::Error;
 use cairn_fs::Object;
 use cairn_fs::ops::tags::GetTags;
@@ -72,12 +72,6 @@ impl At<'_> {
     }
 }
 
-fn may(at: &At<'_>, object: &Object, action: Action) -> bool {
-    let context = at.login.caller.context(at.inner.fs().clock().now());
-    let bucket = Resource::Bucket(object.bucket().access());
-    is_allowed(&at.login.caller, action, bucket, &context)
-}
-
 fn type_of(object: &Object) -> &str {
     object.attributes().map_or("", |attributes| attributes.content_type.as_str())
 }
@@ -91,6 +85,7 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
     let (prefix, name) = split(&key);
     let title = if name.is_empty() { "(an empty name)" } else { name };
     let sort = sort_of(type_of(&object));
+    let offers = |action| at.offers(object.bucket().access(), action);
     let body = html! {
         div class="title" {
             h1 { (title) }
@@ -117,10 +112,10 @@ pub async fn show(at: &At<'_>) -> Result<Reply, Failure> {
         }
         (preview_of(at, &key, &object, sort))
         (facts(at, &key, &object, shown_tags))
-        @if tags.is_some() && may(at, &object, Action::PutObjectTagging) {
+        @if tags.is_some() && offers(Action::PutObjectTagging) {
             (tags::form(at, &key, shown_tags))
         }
-        @if !object.inode().is_directory() && may(at, &object, Action::PutObject) {
+        @if !object.inode().is_directory() && offers(Action::PutObject) {
             (metadata::form(at, &key, &object))
         }
     };

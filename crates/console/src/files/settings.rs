@@ -1,6 +1,6 @@
 //! The settings of a bucket.
 
-use cairn_auth::{Action, Caller, Resource, Visibility, is_allowed};
+use cairn_auth::{Action, Caller, Visibility};
 use cairn_base::{Error, Result};
 use cairn_fs::ops::buckets::{GetBucket, SetListing, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
@@ -26,10 +26,7 @@ struct May {
 
 impl May {
     fn of(at: &At<'_>, bucket: &Bucket) -> May {
-        let context = at.login.caller.context(at.inner.fs().clock().now());
-        let may = |action| {
-            is_allowed(&at.login.caller, action, Resource::Bucket(bucket.access()), &context)
-        };
+        let may = |action| at.offers(bucket.access(), action);
         May {
             open: may(Action::PutBucketAcl),
             set: may(Action::PutBucketSettings),

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::inner::{For, Inner};
 use crate::insight::nodes::{MetadataKeepers, NodeReport};
 use crate::limits;
+use crate::page::document;
 use crate::reply::Reply;
 use crate::sheet::{self, Column, column};
 use crate::words;
@@ -47,7 +48,7 @@ pub async fn parts(inner: &Arc<Inner>) -> Result<Parts> {
     let Some(map) = masters::map(inner).await? else {
         let single = html! {
             p { "This store is one server on one machine, so there is no cluster map." }
-            p class="hint" { "docs/cluster.md says how several machines make a store." }
+            p class="hint" { (document("cluster.md")) " says how several machines make a store." }
         };
         return Ok(vec![("sum", single)]);
     };

@@ -12,6 +12,7 @@ use super::screen::{self, Parts, Screen};
 use super::{admit, say};
 use crate::failure::Failure;
 use crate::inner::{For, Inner};
+use crate::page::document;
 use crate::reply::Reply;
 
 /// Interval at which the page is made anew while a browser shows it.
@@ -26,7 +27,7 @@ pub async fn show(of: &For<'_>) -> Result<Reply, Failure> {
     let below = html! {
         p class="hint" {
             "Findings are of this process and this machine, and costs are estimates. Of several servers, of "
-            "mounts, and of a time you choose: " code { "cairn doctor" } " (docs/doctor.md)."
+            "mounts, and of a time you choose: " code { "cairn doctor" } " (" (document("doctor.md")) ")."
         }
     };
     Ok(screen::page(of, Screen::Doctor, &parts, &below))

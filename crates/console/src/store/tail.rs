@@ -80,8 +80,9 @@ fn form(place: &Place) -> Markup {
             button type="submit" class="primary" { "Show" }
         }
         p class="hint" {
-            "The log of a server is kept in a bucket by " code { "--log-bucket" } " (docs/audit.md), and those of "
-            "programs come by shippers (docs/logs.md)."
+            "The log of a server is kept in a bucket by " code { "--log-bucket" } " ("
+            (page::document("audit.md")) "), and those of programs come by shippers ("
+            (page::document("logs.md")) ")."
         }
     }
 }

@@ -156,8 +156,13 @@ fn a_store_is_made_read_only_and_every_page_says_so() {
     assert!(root.get("/store").body.contains("it refuses all changes of what is in it"));
     let refused = root.post("/b/photos/folders", "name=trip");
     assert_eq!(refused.status, 403, "{}", refused.body);
+    // Nothing is offered there that would be refused.
+    for offer in ["cairn-drop", "New folder", "/b/photos/remove"] {
+        assert!(!root.get("/b/photos").body.contains(offer), "{offer}");
+    }
     assert_eq!(root.post("/store/read-only", "read_only=no").status, 303);
     assert!(!root.get("/").body.contains(banner));
+    assert!(root.get("/b/photos").body.contains("cairn-drop"));
 
     let asked = root.post("/b/photos/read-only", "read_only=yes");
     assert!(asked.body.contains("Make photos read-only?"), "{}", asked.body);
