@@ -345,3 +345,14 @@ def test_the_console_links_to_pages_that_are_there():
     sources = (ROOT / "crates/console/src").rglob("*.rs")
     named = {name for file in sources for name in re.findall(r'\bdocument\("([^"]+)"\)', file.read_text())}
     assert named and all((ROOT / "docs" / name).exists() for name in named), named
+
+
+@pytest.mark.parametrize("option", ["--help", "--list"])
+def test_what_the_test_command_only_prints_needs_nothing(option, tmp_path):
+    """There is nothing here that could be installed, nor what would install it."""
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests/run", tmp_path / "tests/run")
+    shutil.copytree(ROOT / "tests/steps", tmp_path / "tests/steps")
+    done = subprocess.run([tmp_path / "tests/run", option], capture_output=True, text=True)
+    said = {"--help": "tests/run --long seeds", "--list": "powercuts  power cuts"}[option]
+    assert done.returncode == 0 and said in done.stdout, done
