@@ -89,6 +89,20 @@ class Here(Side):
         with os.scandir(self.path(name)) as entries:
             return sum(1 for entry in entries if entry.stat(follow_symlinks=False))
 
+    def begin(self, name):
+        """Begins to list a directory, of which `go_on` takes parts."""
+        self.listing = os.scandir(self.path(name))
+
+    def go_on(self, most, word):
+        """Takes the next names of the listing that was begun, and removes those with this word in them. The numbers
+        at the ends of the names; none at the end of the listing."""
+        numbers = []
+        while len(numbers) < most and (entry := next(self.listing, None)):
+            if word and word in entry.name:
+                os.unlink(entry.path)
+            numbers.append(int(entry.name.rpartition("-")[2]))
+        return numbers
+
     def model(self, name, seed, count):
         """Does the same here and in memory, and sees that the same comes of it."""
         os.mkdir(self.path(name))

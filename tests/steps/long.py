@@ -185,11 +185,20 @@ def nfs2(_):
         yield of_nfs("test_coherence", "seen_at_all", CHANGES=2500, FIRST=first)
 
 
-def of_nfs(file, test, **numbers):
+def nfs3(_):
+    """Creating a million names and listing them in the guest takes long, and so does the first listing's order."""
+    yield of_nfs("test_kernel_listings", "names_go", NAMES=70_000)
+    yield of_nfs("test_kernel_listings", "names_go", hours=3, NAMES=1_000_000, GOES=50)
+    yield of_nfs("test_kernel_listings", "another_gateway", NAMES=70_000, LISTING_FAILOVERS=5)
+    yield of_nfs("test_kernel_listings", "another_gateway", hours=3, NAMES=1_000_000, GOES=50, LISTING_FAILOVERS=5)
+
+
+def of_nfs(file, test, hours=1, **numbers):
     env = {f"CAIRN_TEST_NFS_{name}": str(number) for name, number in numbers.items()}
     # What is printed are figures.
-    job = python(f"nfs/{file}.py", "-s", "-k", test, env=env, timeout=HOUR)
+    job = python(f"nfs/{file}.py", "-s", "-k", test, env=env, timeout=hours * HOUR)
     job.name += f" {test}" + (f" from {numbers['FIRST']}" if "FIRST" in numbers else "")
+    job.name += f" of {numbers['NAMES']}" if "NAMES" in numbers else ""
     return job
 
 
@@ -313,6 +322,7 @@ PARTS = {
     "memory": (memory, "2,000,000 files that come and go through one mount, and the memory of both ends"),
     "nfs": (nfs, "NFS: 1,000,000 operations; in a guest: programs, 100,000 files, 50 kills, 20 fail-overs"),
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
+    "nfs3": (nfs3, "NFS in a guest: listings of 70,000 and 1,000,000 long names that go, with restarts and fail-overs"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, backups of 100,000 objects and 20 GiB"),
     "browser": (browser, "the console: 500 files and one of 2 GiB, a folder of 1,000,000 objects, 10 idle pages for a minute"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones, 100,000 requests against the audit; a quiet machine"),
