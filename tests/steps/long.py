@@ -226,6 +226,11 @@ def sizes(_):
     yield python("kill/test_kill.py", "-k", "many_objects", env=env, timeout=HOUR)
 
 
+def folders(_):
+    yield Job("what pyarrow needs", ["tests/install", "--arrow"], timeout=HOUR)
+    yield python("clients/test_folders.py", env={"CAIRN_TEST_ARROW": "1"})
+
+
 def browser(_):
     env = {
         "CAIRN_TEST_BROWSER_FILES": "500",
@@ -324,6 +329,7 @@ PARTS = {
     "nfs2": (nfs2, "NFS in a guest: 100,000 operations of each sort, 10,000 changes at 4 doors"),
     "nfs3": (nfs3, "NFS in a guest: listings of 70,000 and 1,000,000 long names that go, with restarts and fail-overs"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, backups of 100,000 objects and 20 GiB"),
+    "folders": (folders, "folders of S3 programs in buckets of both kinds, also by pyarrow; wants a registry"),
     "browser": (browser, "the console: 500 files and one of 2 GiB, a folder of 1,000,000 objects, 10 idle pages for a minute"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones, 100,000 requests against the audit; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
