@@ -130,6 +130,7 @@ mod s3 {
         preflight(&anonymous, "/photos/a", PAGE, "PATCH", "").fails(400, "BadRequest");
         let origin = anonymous.ask("OPTIONS", "/photos/a").header("origin", PAGE);
         origin.send().fails(400, "BadRequest");
+        anonymous.ask("OPTIONS", "/photos/a").send().fails(400, "BadRequest");
     }
 
     /// Nobody learns by a preflight which buckets there are.

@@ -225,6 +225,10 @@ fn a_bucket_is_made_as_it_is_asked_for() {
         .fails(409, "BucketAlreadyOwnedByYou");
     root.put("/plain", b"").ok();
     root.put("/plain", b"").ok();
+    // Only us-east-1 of S3 makes a bucket again, and a region is named here.
+    let located = b"<CreateBucketConfiguration><LocationConstraint>eu-test-1</LocationConstraint>\
+                    </CreateBucketConfiguration>";
+    root.put("/plain", located).fails(409, "BucketAlreadyOwnedByYou");
     let public = root.ask("PUT", "/plain").header("x-amz-acl", "public-read");
     public.clone().send().fails(409, "BucketAlreadyOwnedByYou");
     server.user("other").put("/plain", b"").fails(409, "BucketAlreadyExists");
