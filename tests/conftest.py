@@ -35,11 +35,27 @@ def s3(server):
 
 
 @pytest.fixture
-def bucket(s3):
+def make_bucket(s3, http):
+    """Makes a new bucket of a kind, at the door that makes buckets of this kind."""
+
+    def make(kind):
+        name = f"bucket-{next(numbers)}"
+        {"objects": s3, "files": http}[kind].create_bucket(name)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def bucket(make_bucket):
     """A new bucket made through S3 (so `a` and `a/b` may coexist)."""
-    name = f"bucket-{next(numbers)}"
-    s3.create_bucket(name)
-    return name
+    return make_bucket("objects")
+
+
+@pytest.fixture(params=["objects", "files"])
+def any_bucket(request, make_bucket):
+    """A new bucket, of each kind in turn."""
+    return make_bucket(request.param)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Folders as programs for S3 make, find and remove them, in buckets of both kinds."""
 
 import hashlib
-import itertools
 import os
 import urllib.parse
 
@@ -13,27 +12,10 @@ from clients.test_outsiders import connect, refused
 from harness.doors import Http
 from harness.server import KEY, REGION, SECRET, Server
 
-made = itertools.count()
-
 
 @pytest.fixture
 def boto(server):
     return connect(server.s3)
-
-
-def made_as(kind, server, boto):
-    """A bucket of a kind, made as its users make it."""
-    name = f"kind-{kind}-{next(made)}"
-    if kind == "files":
-        Http(server.http).create_bucket(name)
-    else:
-        boto.create_bucket(Bucket=name)
-    return name
-
-
-@pytest.fixture(params=["objects", "files"])
-def any_bucket(request, server, boto):
-    return made_as(request.param, server, boto)
 
 
 def listed(boto, bucket, **more):
@@ -256,29 +238,29 @@ def in_arrow(server, bucket):
     assert kind("new") == arrow.FileType.NotFound
 
 
-def in_both_kinds(server, boto, program):
+def in_both_kinds(server, boto, make_bucket, program):
     """Has a program do the same in a bucket of each kind, each with a folder that another program has made; what it
     shows is the same."""
     shown = []
     for kind in ("objects", "files"):
-        bucket = made_as(kind, server, boto)
+        bucket = make_bucket(kind)
         for key in ("new/hollow/", "new/marked/"):
             boto.put_object(Bucket=bucket, Key=key, Body=b"", ContentType="application/x-directory")
         shown.append(list(program(server, bucket)))
     assert shown[0] == shown[1]
 
 
-def test_s3fs_makes_and_removes_directories_in_both_kinds(server, boto):
-    in_both_kinds(server, boto, in_s3fs)
+def test_s3fs_makes_and_removes_directories_in_both_kinds(server, boto, make_bucket):
+    in_both_kinds(server, boto, make_bucket, in_s3fs)
 
 
 @pytest.mark.skipif(not os.environ.get("CAIRN_TEST_ARROW"), reason="large: tests/run --long folders")
-def test_pyarrow_makes_and_removes_directories_in_both_kinds(server, boto):
-    in_both_kinds(server, boto, in_arrow)
+def test_pyarrow_makes_and_removes_directories_in_both_kinds(server, boto, make_bucket):
+    in_both_kinds(server, boto, make_bucket, in_arrow)
 
 
-def test_a_key_that_no_file_can_have_is_refused_with_the_kind(server, boto):
-    at = {"Bucket": made_as("files", server, boto)}
+def test_a_key_that_no_file_can_have_is_refused_with_the_kind(boto, make_bucket):
+    at = {"Bucket": make_bucket("files")}
     boto.put_object(**at, Key="a", Body=b"")
     boto.put_object(**at, Key="d/", Body=b"")
     for code, key, body in [

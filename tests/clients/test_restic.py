@@ -3,11 +3,11 @@
 from harness import hashes, tree
 
 
-def test_backup_check_restore(server, bucket, shell, work):
+def test_backup_check_restore(server, any_bucket, shell, work):
     source = tree.build(work / "source", 1500)
     expected = tree.digests(source)
     env = {
-        "RESTIC_REPOSITORY": f"s3:{server.s3}/{bucket}/repo",
+        "RESTIC_REPOSITORY": f"s3:{server.s3}/{any_bucket}/repo",
         "RESTIC_PASSWORD": "correct horse",
         "RESTIC_CACHE_DIR": str(work / "cache"),
         "RESTIC_PROGRESS_FPS": "0.1",
@@ -19,7 +19,7 @@ def test_backup_check_restore(server, bucket, shell, work):
     restic("init")
     restic("backup", "source")
     # restic names its data by their sha256: the other door can check them without restic.
-    for name, digest in hashes.through(server, "http", bucket, "repo/data/").items():
+    for name, digest in hashes.through(server, "http", any_bucket, "repo/data/").items():
         assert name.split("/")[-1] == digest
     server.restart()
     restic("check", "--read-data")
