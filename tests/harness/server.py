@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KEY = "CAIRNTESTROOTKEY0001"
 SECRET = "cairn-test-root-secret-that-is-long-enough"
 REGION = "us-east-1"
+# The least caches that any machine gets: for tests of what a server takes.
+SMALL_CACHES = ["--cache-mib", "64", "--row-cache-mib", "16", "--page-cache-mib", "16", "--memtable-mib", "16"]
 
 
 def binary():

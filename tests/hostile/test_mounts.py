@@ -5,7 +5,7 @@ import threading
 
 from harness.doors import Http
 from harness.rawmount import REQUEST, RawMount, counted, number
-from harness.server import Server
+from harness.server import SMALL_CACHES, Server
 
 CHANGE, SET_XATTR = 9, 401
 BOB, BOBS = ("BOBSKEY0000001", "bobs-secret-0123456789abcd"), "bobs"
@@ -32,7 +32,7 @@ def ask(mount, inode):
 
 def test_requests_that_wait_hold_bounded_memory():
     """A lease that is not given back makes changes wait; more and more of them are sent."""
-    with Server() as server:
+    with Server(args=SMALL_CACHES) as server:
         root = Http(server.http)
         body = f'{{"user":"bob","id":"{BOB[0]}","secret":"{BOB[1]}"}}'.encode()
         reply = root.request("POST", "/admin/keys", body, {"Content-Type": "application/json"})

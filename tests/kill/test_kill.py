@@ -5,7 +5,7 @@ import time
 
 from harness import flood
 from harness.doors import S3, Http
-from harness.server import Server
+from harness.server import SMALL_CACHES, Server
 from harness.wait import PATIENCE_SECONDS, eventually
 from kill import kill
 
@@ -32,7 +32,7 @@ def load(server, objects):
 
 
 def test_a_restart_with_many_objects_is_whole_and_idles_small(capsys):
-    with Server() as server:
+    with Server(args=SMALL_CACHES) as server:
         S3(server.s3).create_bucket("many")
         began = time.monotonic()
         size = load(server, OBJECTS)

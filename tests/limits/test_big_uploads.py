@@ -13,7 +13,7 @@ import pytest
 
 from harness import hashes
 from harness.doors import S3, Http
-from harness.server import Server
+from harness.server import SMALL_CACHES, Server
 
 MIB = 1 << 20
 HUGE = int(float(os.environ.get("CAIRN_TEST_HUGE_GIB", 2)) * 1024) * MIB
@@ -38,7 +38,7 @@ def expected():
 
 @pytest.fixture
 def own_server():
-    with Server() as server:
+    with Server(args=SMALL_CACHES) as server:
         S3(server.s3).create_bucket("huge")
         server.reset_rss_peak()
         yield server

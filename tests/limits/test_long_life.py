@@ -27,7 +27,7 @@ FEW_ROWS = ROUND // 4
 FEW_INODES = 2 + WORKERS
 LARGE_FILES = 50
 
-SERVER = ["--cache-mib", "8"]
+SERVER = ["--cache-mib", "8", "--row-cache-mib", "16", "--page-cache-mib", "16", "--memtable-mib", "16"]
 MOUNT = ["--cache-mib", "8", "--meta-cache-mib", "8"]
 # What may be there while nothing is going on: of the server, and of the mount.
 LEFT_AT_SERVER = {

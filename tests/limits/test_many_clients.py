@@ -6,7 +6,7 @@ import time
 import urllib.parse
 
 from harness.doors import S3, Http
-from harness.server import Server
+from harness.server import SMALL_CACHES, Server
 from harness.wait import comes_true
 from kill.model import content
 
@@ -20,7 +20,7 @@ KEPT = 160 * MIB
 
 def test_many_uploads_and_slow_readers(capsys):
     body = content("body", 1, SIZE)
-    with Server() as server:
+    with Server(args=SMALL_CACHES) as server:
         S3(server.s3).create_bucket("many")
         server.reset_rss_peak()
         began = time.monotonic()

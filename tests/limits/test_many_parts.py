@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from harness.doors import S3, Http
-from harness.server import Server
+from harness.server import SMALL_CACHES, Server
 from kill.model import content
 
 MIB = 1 << 20
@@ -18,7 +18,7 @@ PARTS = 10_000
 
 def test_an_object_of_ten_thousand_parts(capsys):
     data = content("source", 1, PART)
-    with Server() as server:
+    with Server(args=SMALL_CACHES) as server:
         s3, http, local = S3(server.s3), Http(server.http), threading.local()
         s3.create_bucket("parts")
         assert s3.object("PUT", "parts", "source", body=data).status == 200

@@ -29,6 +29,7 @@ use crate::cluster::{bundle, init, join, reach};
 use crate::config::{ConfigArgs, of_role};
 use crate::dir::{CLUSTER_FILE, DirectoryUse, directory_of_role};
 use crate::failure::{Failure, Result};
+use crate::memory::ProcessSizes;
 use crate::node::{Machine, chunkserver, gateway, make_directory, master};
 use crate::output;
 use crate::server::{log, process};
@@ -152,6 +153,11 @@ impl Roles {
             gateway: options(words("gateway", gateway)?)?,
         })
     }
+
+    /// Divides the memory of this process among the parts of all roles.
+    fn sizes(&self) -> Result<ProcessSizes> {
+        ProcessSizes::divide(&[self.master.requests(), self.gateway.requests()].concat())
+    }
 }
 
 /// Returns the disks to run chunkservers on, each with the offset of its port. If there are
@@ -178,6 +184,8 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     DirectoryUse::Machine.require(&args.dir)?;
     let (machine, is_new) = machine_of(args)?;
     let roles = Roles::of(args, &machine, whole)?;
+    let memory = Arc::new(roles.sizes()?);
+    memory.announce();
     let tokens = args.join.as_deref().map(bundle::read).transpose()?;
     if let Some(tokens) = &tokens {
         // Made before the file: a directory that has not joined belongs to no machine yet.
@@ -203,7 +211,10 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
     let Roles { master, chunkservers, gateway } = roles;
     let own = Arc::<OwnMaster>::default();
     let told = Arc::clone(&own);
-    start("master", &ended, move || process::run_started(master::run_master(&master, told)))?;
+    let sizes = Arc::clone(&memory);
+    start("master", &ended, move || {
+        process::run_started(master::run_master(&master, &sizes, told))
+    })?;
     if is_first {
         // The master that was just started admits the other nodes of this machine.
         for role in [Role::Chunkserver, Role::Gateway] {
@@ -216,7 +227,7 @@ pub fn run(args: &NodeArgs, whole: &clap::Command) -> Result<ExitCode> {
         })?;
     }
     start("gateway", &ended, move || {
-        process::run_started(gateway::run_gateway(&gateway, Some(own)))
+        process::run_started(gateway::run_gateway(&gateway, &memory, Some(own)))
     })?;
     drop(ended);
     let mut failure = None;

@@ -1,9 +1,9 @@
 //! The `cairn` binary: a server of a store, and tools for it.
 //!
 //! It is not: a place for anything a library could do. Every command is a file. Shared parts are
-//! here (`failure`, `output`), in `dir` (the data directory) or in `metadata` (the place of the
-//! metadata). Others are in `offline` (a store opened without a server) or in `connection` (a
-//! server spoken to over HTTP).
+//! here (`failure`, `output`), in `dir` (the data directory), in `memory` (what a process may take
+//! of it) or in `metadata` (the place of the metadata). Others are in `offline` (a store opened
+//! without a server) or in `connection` (a server spoken to over HTTP).
 //!
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
@@ -30,6 +30,7 @@ mod listen_address;
 
 mod connection;
 mod dir;
+mod memory;
 mod output;
 
 mod capability_list;

@@ -16,7 +16,7 @@ use cairn_base::rng::RealRng;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, RealDisk, Rng};
 use cairn_cluster::control::NodeView;
 use cairn_meta::engine::raft::{Member, MemberStore, Peers, RaftEngine, Seams, Timing};
-use cairn_meta::engine::{Engine, Later};
+use cairn_meta::engine::{Engine, Later, embedded};
 use cairn_meta::keys;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
@@ -62,6 +62,7 @@ fn begin(dir: &DataDir, node: NodeId) -> io::Result<()> {
 /// Starts the member whose files are in `dir`. Must be called within a runtime.
 pub async fn open(
     dir: &DataDir,
+    config: embedded::Config,
     node: NodeId,
     peers: Arc<dyn Peers>,
     clock: Arc<dyn Clock>,
@@ -77,7 +78,6 @@ pub async fn open(
     }
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let seams = Seams { peers, clock, rng, threads: None };
-    let config = dir.sizes.of_meta();
     let opened = Member::open(Arc::new(disk), config, node.0, seams, Timing::default()).await;
     opened.map_err(|error| Failure::from(error).of(path.display()))
 }
@@ -102,8 +102,8 @@ impl Alone {
     /// Makes a log with `node` as its only member.
     pub async fn found(dir: &DataDir, node: NodeId, generation: u64) -> Result<Alone> {
         make(dir, node, generation)?;
-        let clock = Arc::new(RealClock::default());
-        let member = open(dir, node, Arc::new(Nobody), clock, Arc::new(RealRng)).await?;
+        let (clock, rng) = (Arc::new(RealClock::default()), Arc::new(RealRng));
+        let member = open(dir, dir.sizes.of_meta(), node, Arc::new(Nobody), clock, rng).await?;
         member.found(&BTreeSet::from([node.0])).await?;
         let engine = Arc::new(RaftEngine::new(member));
         engine.wait_for_turn().await?;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use cairn_base::{RealDisk, Secret};
 use cairn_meta::dump::{self, Contents};
 use cairn_meta::engine::raft::RaftEngine;
-use cairn_meta::engine::{EmbeddedEngine, Engine, Postgres, postgres};
+use cairn_meta::engine::{EmbeddedEngine, Engine, Postgres, embedded, postgres};
 use cairn_meta::master;
 
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::memory::ProcessSizes;
 
 #[derive(clap::Args)]
 pub struct MetaArgs {
@@ -62,8 +63,19 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Opens the metadata in a directory. Refuses the directory of one of several masters. Blocks.
+    /// Opens the metadata in a directory, for a command. Refuses the directory of one of several
+    /// masters. Blocks.
     pub fn in_directory(dir: &DataDir) -> Result<Metadata> {
+        Metadata::with_config(dir, dir.sizes.of_meta())
+    }
+
+    /// Opens the metadata in a directory for a process that serves. Refuses the directory of one of
+    /// several masters. Blocks.
+    pub fn to_serve(dir: &DataDir, sizes: &ProcessSizes) -> Result<Metadata> {
+        Metadata::with_config(dir, sizes.engine(dir.sizes.of_meta()))
+    }
+
+    fn with_config(dir: &DataDir, config: embedded::Config) -> Result<Metadata> {
         let path = dir.meta();
         if let Some(failure) = dir.overwritten() {
             return Err(failure);
@@ -76,7 +88,7 @@ impl Metadata {
             )));
         }
         let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
-        let opened = EmbeddedEngine::open(Arc::new(disk), dir.sizes.of_meta());
+        let opened = EmbeddedEngine::open(Arc::new(disk), config);
         let engine = opened.map_err(|error| Failure::of_metadata(error, &path))?;
         let engine = Arc::new(engine);
         Ok(Metadata {

@@ -372,8 +372,8 @@ async fn reach_cluster(args: &MountArgs, dir: &Path, known: ServerAccess) -> Res
     let own = Lock::take(dir)?;
     node.running()?.beat(move || cairn_roles::beat_of(String::new()));
     let sizes = gateway::Sizes {
-        cache_mib: args.cache_mib,
-        meta_cache_mib: args.meta_cache_mib,
+        cache_bytes: args.cache_mib << 20,
+        meta_cache_bytes: args.meta_cache_mib << 20,
         connections: NODE_REQUESTS,
         hasty: true,
         own: None,

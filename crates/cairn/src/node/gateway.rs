@@ -27,6 +27,7 @@ use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
 use crate::inflight;
+use crate::memory::{Part, ProcessSizes, SizeRequest};
 use crate::server::{doors, log, mounts, process, signals::Signals};
 
 /// Serve the S3, HTTP and NFS doors of a cluster
@@ -43,14 +44,16 @@ pub struct GatewayArgs {
     dir: PathBuf,
     #[command(flatten)]
     doors: doors::DoorArgs,
-    /// Memory for blocks that are read often, MiB
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// Memory for blocks that are read often, MiB [default: by the memory of the process, at least
+    /// 64]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..1 << 24))]
-    cache_mib: u64,
-    /// Memory for metadata that may be used without asking the master, MiB
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    cache_mib: Option<u64>,
+    /// Memory for metadata that may be used without asking the master, MiB [default: by the memory
+    /// of the process, at least 64]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
-    meta_cache_mib: u64,
+    meta_cache_mib: Option<u64>,
     /// Most connections in use to each chunkserver; a request that finds none waits
     #[arg(long, value_name = "N", default_value_t = NODE_REQUESTS as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=DATA_CONNECTIONS as u64))]
@@ -63,11 +66,32 @@ pub struct GatewayArgs {
     log: log::LogArgs,
 }
 
+impl GatewayArgs {
+    /// Returns the parts of memory that a gateway needs.
+    pub fn requests(&self) -> Vec<SizeRequest> {
+        vec![
+            SizeRequest::new(Part::Blocks, self.cache_mib),
+            SizeRequest::new(Part::LeasedRows, self.meta_cache_mib),
+        ]
+    }
+
+    fn sizes(&self, memory: &ProcessSizes, own: Option<Arc<OwnMaster>>) -> Sizes {
+        Sizes {
+            cache_bytes: memory.bytes(Part::Blocks),
+            meta_cache_bytes: memory.bytes(Part::LeasedRows),
+            connections: self.peer_connections as usize,
+            hasty: false,
+            own,
+        }
+    }
+}
+
 /// Resources that a gateway may use.
 #[derive(Clone)]
 pub struct Sizes {
-    pub cache_mib: u64,
-    pub meta_cache_mib: u64,
+    /// Bytes of the cache of blocks, and of leased rows.
+    pub cache_bytes: u64,
+    pub meta_cache_bytes: u64,
     /// Connections to each chunkserver, at most.
     pub connections: usize,
     /// Set if operations count as done when they have run: see [`client::Config`].
@@ -88,15 +112,21 @@ pub struct GatewayStore {
 
 pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     args.doors.records.keep_own_log();
+    let memory = ProcessSizes::divide(&args.requests())?;
     process::run(&args.log, async {
         args.config.announce();
-        run_gateway(args, None).await
+        memory.announce();
+        run_gateway(args, &memory, None).await
     })
 }
 
 /// Runs the role until the process gets a signal to stop. `own` is the master in the same process,
 /// if there is one.
-pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Result<ExitCode> {
+pub async fn run_gateway(
+    args: &GatewayArgs,
+    memory: &ProcessSizes,
+    own: Option<Arc<OwnMaster>>,
+) -> Result<ExitCode> {
     DirectoryUse::Role(Role::Gateway).require(&args.dir)?;
     let mut signals = Signals::new()?;
     let (tls, acme) = args.doors.load_tls()?;
@@ -106,13 +136,7 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
     let _inflight = inflight::Serving::start(inflight::Role::Gateway, &args.dir);
     let url = sockets.shown(&doors::http::DOOR).to_owned();
     node.running()?.beat(move || super::this::with_url(beat_of(String::new()), &url));
-    let sizes = Sizes {
-        cache_mib: args.cache_mib,
-        meta_cache_mib: args.meta_cache_mib,
-        connections: args.peer_connections as usize,
-        hasty: false,
-        own,
-    };
+    let sizes = args.sizes(memory, own);
     let GatewayStore { fs, admit, redirects, handles, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
@@ -128,7 +152,7 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
     let (records, sinks) = args.doors.records.start(&fs, &source)?;
     let lines = sinks.queues().to_vec();
     let insight = Insight { nodes: Some(Arc::new(Masters::of(&node)?)), ..Insight::default() };
-    let numbers = vec![mounts::numbers(&host)];
+    let numbers = vec![mounts::numbers(&host), memory.numbers()];
     let offers = doors::Offers { redirects, mounts, handles, records, lines, numbers, insight };
     let served = doors::start(&fs, &admit, offers, &sockets, tls.clone(), acme, &stopped)?;
     sockets.announce()?;
@@ -157,7 +181,7 @@ pub async fn run_gateway(args: &GatewayArgs, own: Option<Arc<OwnMaster>>) -> Res
 /// Opens a session with the serving master; keeps trying until there is one. The lock of the node's
 /// directory must be held.
 pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<GatewayStore> {
-    let Sizes { cache_mib, meta_cache_mib, connections, hasty, own } = sizes;
+    let Sizes { cache_bytes: for_blocks, meta_cache_bytes, connections, hasty, own } = sizes;
     let told = cairn_roles::secrets(&node.agent).await?;
     let (Some(seal), Some(links)) = (told.seal.map(Secret::new), told.links.map(Secret::new))
     else {
@@ -168,11 +192,11 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     };
     let handles = HandleKey::derive(&seal);
     let (seal, links) = (SealKey::new(&seal), LinkKey::new(&links));
-    let cache_bytes = (meta_cache_mib << 20) as usize;
+    let cache_bytes = meta_cache_bytes as usize;
     let patience = if hasty { waits::SLOW_SERVER } else { waits::MASTER };
     let alone = client::Config::default().alone;
     let session = client::Config { cache_bytes, patience, alone, hasty, own, is_sole: true };
-    let of_fs = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
+    let of_fs = cairn_fs::Config { cache_bytes: for_blocks, ..cairn_fs::Config::default() };
     let config = Config { session, fs: of_fs, connections };
     let mut lock = None;
     let before = |blocks| {

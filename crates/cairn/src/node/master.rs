@@ -38,6 +38,7 @@ use crate::dir::{self, DataDir, MetaPlace};
 use crate::failure::{DAMAGED_MASTER, Failure, Result};
 use crate::inflight;
 use crate::members;
+use crate::memory::{MetadataMemoryArgs, ProcessSizes, SizeRequest};
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::records::{AuditArgs, Memory, Sinks};
 use crate::server::{log, open::require_opened, otlp, process, signals::Signals, space};
@@ -78,6 +79,8 @@ pub struct MasterArgs {
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     #[command(flatten)]
+    memory: MetadataMemoryArgs,
+    #[command(flatten)]
     audit: AuditArgs,
     #[command(flatten)]
     config: ConfigArgs,
@@ -85,10 +88,19 @@ pub struct MasterArgs {
     log: log::LogArgs,
 }
 
+impl MasterArgs {
+    /// Returns the parts of memory that a master needs.
+    pub fn requests(&self) -> Vec<SizeRequest> {
+        self.memory.requests(self.meta.place() == MetaPlace::Postgres)
+    }
+}
+
 pub fn run(args: &MasterArgs) -> Result<ExitCode> {
+    let memory = ProcessSizes::divide(&args.requests())?;
     process::run(&args.log, async {
         args.config.announce();
-        run_master(args, Arc::default()).await
+        memory.announce();
+        run_master(args, &memory, Arc::default()).await
     })
 }
 
@@ -101,14 +113,23 @@ enum RunEnd {
 
 /// Runs the role until the process gets a signal to stop. `own` is notified when this master
 /// serves.
-pub async fn run_master(args: &MasterArgs, own: Arc<OwnMaster>) -> Result<ExitCode> {
+pub async fn run_master(
+    args: &MasterArgs,
+    memory: &ProcessSizes,
+    own: Arc<OwnMaster>,
+) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
-    while let RunEnd::Renumbered = run_one(args, &own, &mut signals).await? {}
+    while let RunEnd::Renumbered = run_one(args, memory, &own, &mut signals).await? {}
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the role as one node.
-async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals) -> Result<RunEnd> {
+async fn run_one(
+    args: &MasterArgs,
+    memory: &ProcessSizes,
+    own: &Arc<OwnMaster>,
+    signals: &mut Signals,
+) -> Result<RunEnd> {
     let node = ThisNode::to_run(&args.dir, Role::Master)?;
     refill::end_renumbering(&node, &args.dir)?;
     let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
@@ -117,7 +138,7 @@ async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals)
     let (stop, stopped) = watch::channel(false);
     let service = ControlService::default();
     let told = process_facts::of_a_master(service.clone(), Arc::clone(&node.agent), &args.dir);
-    status.open(told, &stopped)?;
+    status.open(told.and(memory.numbers()), &stopped)?;
     let mut work = JoinSet::new();
     space::start(&mut work, &args.dir, &stopped);
     let entering = tokio::select! {
@@ -129,7 +150,7 @@ async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals)
     let (agent, here) = (Arc::clone(&node.agent), address.clone());
     work.spawn(async move { agent.beat(move || beat_of(here.clone())).await });
     let begun = tokio::select! {
-        begun = begin(&node, &dir, entering.generation) => begun?,
+        begun = begin(&node, &dir, memory, entering.generation) => begun?,
         () = signals.stop(None) => return Ok(RunEnd::Stopped),
     };
     let (secrets, engine) = match begun {
@@ -143,23 +164,17 @@ async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals)
         (_, Err(failure)) if failure.is_damage() => return Err(failure.and(DAMAGED_MASTER)),
         (_, Err(failure)) => return Err(failure),
     };
-    if let Some(engine) = &engine {
-        service.keep(Arc::clone(engine.member()));
-    }
+    let member = engine.as_ref().map(|engine| Arc::clone(engine.member()));
+    member.iter().for_each(|member| service.keep(Arc::clone(member)));
     let desk = desk(&node, &service)?;
     let (mut sinks, names) = (Sinks::default(), Arc::new(|_| None) as Names);
     let audit = args.audit.start(&mut sinks, &node.clock, &names, Vec::new(), Memory::Never)?;
     let admin = AdminServer::new(service.clone(), audit.clone());
-    let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
-    let known = Some(Arc::clone(&desk));
-    let trust = node.trust_with_former();
-    let listener = Arc::new(TlsListener::with_takers(tcp, trust, known, takers)?);
+    let listener = listener(&node, tcp, &desk, &admin)?;
     let settings = settings(args, &dir);
-    let member = engine.as_ref().map(|engine| Arc::clone(engine.member()));
-    let own = Arc::clone(own);
-    let config = Config { settings, audit, member, own, ..Config::default() };
-    let stored =
-        MasterStorage { args, node: &node, dir: &dir, seal: secrets.seal, engine: engine.clone() };
+    let config = Config { settings, audit, member, own: Arc::clone(own), ..Config::default() };
+    let (seal, kept) = (secrets.seal, engine.clone());
+    let stored = MasterStorage { args, memory, node: &node, dir: &dir, seal, engine: kept };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {
@@ -177,6 +192,18 @@ async fn run_one(args: &MasterArgs, own: &Arc<OwnMaster>, signals: &mut Signals)
     let _ = tokio::join!(tokio::time::timeout(DRAIN, served), admin.stop(DRAIN));
     sinks.close().await;
     ended
+}
+
+/// Makes the listener for other nodes and for operators.
+fn listener(
+    node: &ThisNode,
+    tcp: TcpListener,
+    desk: &Arc<Desk>,
+    admin: &Arc<AdminServer>,
+) -> Result<Arc<TlsListener>> {
+    let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
+    let (known, trust) = (Some(Arc::clone(desk)), node.trust_with_former());
+    Ok(Arc::new(TlsListener::with_takers(tcp, trust, known, takers)?))
 }
 
 /// Makes the desk at which this master admits nodes.
@@ -201,10 +228,11 @@ fn settings(args: &MasterArgs, dir: &DataDir) -> Settings {
 async fn begin(
     node: &ThisNode,
     dir: &DataDir,
+    memory: &ProcessSizes,
     generation: Option<u64>,
 ) -> Result<(Secrets, Result<Option<Arc<RaftEngine>>>)> {
     let secrets = secrets(node, dir).await?;
-    Ok((secrets, member(node, dir, generation).await))
+    Ok((secrets, member(node, dir, memory, generation).await))
 }
 
 /// Binds the sockets of a master. The sockets of the same master under its former number may be
@@ -295,6 +323,7 @@ fn place_without_asking(
 async fn member(
     node: &ThisNode,
     dir: &DataDir,
+    memory: &ProcessSizes,
     generation: Option<u64>,
 ) -> Result<Option<Arc<RaftEngine>>> {
     if dir.format.meta != MetaPlace::Members {
@@ -309,7 +338,8 @@ async fn member(
     let former = node.loaded.addresses.clone();
     let peers = Arc::new(WirePeers::new(dialer, terms, Arc::clone(&node.view), former));
     let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
-    let member = members::open(dir, own, peers, clock, rng).await?;
+    let config = memory.engine(dir.sizes.of_meta());
+    let member = members::open(dir, config, own, peers, clock, rng).await?;
     let engine = Arc::new(RaftEngine::new(member));
     if let Some(map) = tokio::task::block_in_place(|| members::map_of(&*engine))? {
         node.view.adopt_rows(&Arc::new(map));
@@ -365,6 +395,7 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
 /// Metadata of a master: in its directory, or in a database that masters share.
 struct MasterStorage<'a> {
     args: &'a MasterArgs,
+    memory: &'a ProcessSizes,
     node: &'a ThisNode,
     dir: &'a DataDir,
     seal: Option<[u8; 32]>,
@@ -378,7 +409,8 @@ impl Source for MasterStorage<'_> {
 
     async fn start(&self) -> Result<(Master, String)> {
         let metadata = self.open().await?;
-        let (engine, config) = (Arc::clone(&metadata.engine), metadata.config.clone());
+        let engine = Arc::clone(&metadata.engine);
+        let config = self.memory.master(metadata.config.clone());
         let clock = Arc::clone(&self.node.clock);
         let starting = tokio::task::spawn_blocking(move || Master::start(engine, clock, config));
         let master = starting.await.map_err(ended)??;
@@ -414,7 +446,7 @@ impl MasterStorage<'_> {
                 engine.wait_for_turn().await?;
                 Metadata::of_member(self.dir, Arc::clone(engine))
             }
-            (None, None) => Metadata::in_directory(self.dir)?,
+            (None, None) => Metadata::to_serve(self.dir, self.memory)?,
             (Some(config), _) => {
                 let accept_lossy_failover = self.args.accept_lossy_failover;
                 let config = postgres::Config { accept_lossy_failover, ..config };

@@ -54,6 +54,14 @@ pub struct ProcessFacts {
     pub numbers: Vec<MoreNumbers>,
 }
 
+impl ProcessFacts {
+    /// Adds numbers.
+    pub fn and(mut self, numbers: MoreNumbers) -> ProcessFacts {
+        self.numbers.push(numbers);
+        self
+    }
+}
+
 /// The door, if there is to be one. It is bound and not yet open.
 pub struct Status(Option<TcpListener>);
 

@@ -6,6 +6,9 @@ use clap::ValueEnum;
 
 use super::{doors, log};
 use crate::config::ConfigArgs;
+use crate::dir::MetaPlace;
+use crate::failure::Result;
+use crate::memory::{MetadataMemoryArgs, Part, ProcessSizes, SizeRequest};
 use crate::metadata::MetaArgs;
 
 /// Serve a store on this machine's disk: S3, HTTP, websites, NFS, syslog, and the console
@@ -47,10 +50,13 @@ pub struct ServerArgs {
     /// Where an acknowledged write has arrived
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(super) durability: Durability,
-    /// Memory for blocks that are read often, MiB
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// Memory for blocks that are read often, MiB [default: by the memory of the process, at least
+    /// 64]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
-    pub(super) cache_mib: u64,
+    cache_mib: Option<u64>,
+    #[command(flatten)]
+    memory: MetadataMemoryArgs,
     /// Days between two scrubs, which slowly read and verify every block; 0 for no scrubs
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(super) scrub_days: u32,
@@ -66,6 +72,15 @@ pub struct ServerArgs {
     pub(super) config: ConfigArgs,
     #[command(flatten)]
     pub(super) log: log::LogArgs,
+}
+
+impl ServerArgs {
+    /// Divides the memory of this process among the parts of a server.
+    pub(super) fn sizes(&self) -> Result<ProcessSizes> {
+        let mut requests = vec![SizeRequest::new(Part::Blocks, self.cache_mib)];
+        requests.extend(self.memory.requests(self.meta.place() == MetaPlace::Postgres));
+        ProcessSizes::divide(&requests)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -37,6 +37,8 @@ const FAILED_GRACE: Duration = Duration::from_secs(2);
 pub fn run(args: &ServerArgs) -> Result<ExitCode> {
     DirectoryUse::Server.require(&args.dir)?;
     let preset = welcome::chosen(args.root_key.as_deref(), args.root_secret_file.as_deref())?;
+    // Refused before anything is made.
+    args.sizes()?;
     args.doors.records.keep_own_log();
     process::run(&args.log, serve(args, preset))
 }
@@ -75,7 +77,7 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     }
     let (mounts, of_mounts) = mounts::of_server(&parts);
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
-    let others = vec![space::numbers(&args.dir), of_mounts];
+    let others = vec![space::numbers(&args.dir), parts.sizes.numbers(), of_mounts];
     let numbers = metadata_check::start(&mut duties, &parts, others, &stopped);
     let insight = Insight { scrubs: Some(scrubs), ..Insight::default() };
     let offers = doors::Offers {

@@ -21,6 +21,7 @@ use tokio::task;
 use super::args::{Durability, ServerArgs};
 use crate::dir::{DataDir, DirectoryUse};
 use crate::failure::{Failure, Result};
+use crate::memory::{Part, ProcessSizes};
 use crate::metadata::Metadata;
 
 /// The store, from the disk up. Closed in the opposite order.
@@ -37,6 +38,7 @@ pub struct Parts {
     /// The engine, if it is the embedded one.
     embedded: Option<Arc<EmbeddedEngine>>,
     pub dir: DataDir,
+    pub sizes: ProcessSizes,
 }
 
 impl Parts {
@@ -46,13 +48,15 @@ impl Parts {
     }
 
     pub async fn open(args: &ServerArgs) -> Result<Parts> {
+        let sizes = args.sizes()?;
+        sizes.announce();
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let place = args.meta.place();
         let dir = DataDir::open_or_create(&args.dir, DirectoryUse::Server, place, &*rng)?;
         let seal = dir.seal_key(&*rng)?;
-        let (metadata, blocks) = open_both(&dir, args).await?;
-        let master = start_master(&metadata, Arc::clone(&clock)).await?;
+        let (metadata, blocks) = open_both(&dir, args, &sizes).await?;
+        let master = start_master(&metadata, Arc::clone(&clock), &sizes).await?;
         let format = Format { cluster: dir.format.cluster_number() };
         let (cluster, _) = master.run(&Caller::system(), format).await?;
         if cluster != dir.format.cluster_number() {
@@ -61,12 +65,23 @@ impl Parts {
         require_opened(&dir, &master, &seal).await?;
         let Metadata { engine, embedded, .. } = metadata;
         let capabilities = task::block_in_place(|| capabilities::enabled(&*engine))?;
-        let config =
-            cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
+        let cache_bytes = sizes.bytes(Part::Blocks);
+        let config = cairn_fs::Config { cache_bytes, ..cairn_fs::Config::default() };
         let opened = cairn_roles::server::open(&master, &blocks, clock, &*rng, config);
         let (fs, sessions) = opened.await?;
         let admit = Arc::new(Admit::new(fs.clone(), seal, rng));
-        Ok(Parts { admit, fs, master, sessions, blocks, engine, capabilities, embedded, dir })
+        Ok(Parts {
+            admit,
+            fs,
+            master,
+            sessions,
+            blocks,
+            engine,
+            capabilities,
+            embedded,
+            dir,
+            sizes,
+        })
     }
 
     /// Ends the master, then the block store, then the engine: each leaves the disk so that the
@@ -114,14 +129,23 @@ fn ended(error: task::JoinError) -> Failure {
     Failure::new(format!("opening the store: {error}"))
 }
 
-async fn start_master(metadata: &Metadata, clock: Arc<dyn Clock>) -> Result<Master> {
-    let (engine, config) = (Arc::clone(&metadata.engine), metadata.config.clone());
+async fn start_master(
+    metadata: &Metadata,
+    clock: Arc<dyn Clock>,
+    sizes: &ProcessSizes,
+) -> Result<Master> {
+    let engine = Arc::clone(&metadata.engine);
+    let config = sizes.master(metadata.config.clone());
     let starting = task::spawn_blocking(move || Master::start(engine, clock, config));
     Ok(starting.await.map_err(ended)??)
 }
 
 /// Opens metadata and blocks at the same time: after a crash each may have to be read.
-async fn open_both(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, Store)> {
+async fn open_both(
+    dir: &DataDir,
+    args: &ServerArgs,
+    sizes: &ProcessSizes,
+) -> Result<(Metadata, Store)> {
     let path = dir.blocks();
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let mut config = dir.sizes.of_blocks(dir.format.cluster, dir.format.disk);
@@ -130,7 +154,7 @@ async fn open_both(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, Store)
         Durability::Async => cairn_blocks::Durability::Async,
     };
     let blocks = task::spawn_blocking(move || Store::open(Arc::new(disk), config));
-    let metadata = task::block_in_place(|| open_metadata(dir, args));
+    let metadata = task::block_in_place(|| open_metadata(dir, args, sizes));
     let blocks = blocks.await.map_err(ended)?;
     let blocks = blocks.map_err(|error| Failure::from(error).of(path.display()))?;
     let report = blocks.open_report();
@@ -147,9 +171,13 @@ async fn open_both(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, Store)
 }
 
 /// Opens the metadata. Also returns whether there are any.
-fn open_metadata(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, bool)> {
+fn open_metadata(
+    dir: &DataDir,
+    args: &ServerArgs,
+    sizes: &ProcessSizes,
+) -> Result<(Metadata, bool)> {
     let metadata = match args.meta.database() {
-        None => Metadata::in_directory(dir)?,
+        None => Metadata::to_serve(dir, sizes)?,
         Some(config) => {
             let accept_lossy_failover = args.accept_lossy_failover;
             Metadata::in_database(&postgres::Config { accept_lossy_failover, ..config })?

@@ -4,7 +4,7 @@ use crate::support::{cairn, directory, run};
 fn what_makes_no_sense_ends_with_2() {
     let (_directory, store) = directory();
     let store = store.to_str().unwrap();
-    let table: [&[&str]; 19] = [
+    let table: [&[&str]; 22] = [
         &[],
         &["nonsense"],
         &["server"],
@@ -13,6 +13,9 @@ fn what_makes_no_sense_ends_with_2() {
         &["server", store, "--durability", "maybe"],
         &["server", store, "--cache-mib", "0"],
         &["server", store, "--cache-mib", "-1"],
+        &["server", store, "--cache-mib", "16000000"],
+        &["server", store, "--memtable-mib", "65"],
+        &["server", store, "--meta", "postgres://localhost/x", "--page-cache-mib", "16"],
         &["server", store, "--tls-cert", "x"],
         &["server", store, "--tls-key", "x"],
         &["server", store, "--log", "a=b=c"],

@@ -41,6 +41,7 @@ use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::inflight::Role;
+use crate::memory::ProcessMemory;
 use crate::output;
 use crate::server::acme::Acme;
 use crate::server::{otlp, process};
@@ -165,7 +166,8 @@ pub fn start(
     offers.numbers.iter().for_each(|numbers| metrics.count_more(Arc::clone(numbers)));
     let records = offers.records.clone().counting(metrics.traffic());
     let offers = Offers { records, ..offers };
-    let places = Arc::new(Places::within(process::memory()));
+    let memory = ProcessMemory::now().bytes;
+    let places = Arc::new(Places::within(memory.unwrap_or(u64::MAX)));
     metrics.count_places(&places);
     let (tls_of, proxies) = (tls.clone(), sockets.proxies.clone());
     let serving =
