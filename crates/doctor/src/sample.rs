@@ -197,6 +197,11 @@ impl Server<'_> {
         self.after.sum(name, &[])
     }
 
+    /// Returns the current value of a gauge with these labels, such as `part="rows"`.
+    pub fn is_of(&self, name: &str, labels: &[&str]) -> f64 {
+        self.after.sum(name, labels)
+    }
+
     /// Returns the current values of a label of a counter.
     pub fn labels(&self, name: &str, label: &str) -> Vec<String> {
         self.after.labels(name, label)

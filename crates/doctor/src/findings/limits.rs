@@ -32,6 +32,6 @@ fn memory(pid: u32, process: &Process) -> Option<Finding> {
         cost_percent: 100.0 * share.min(1.0),
         what: format!("{} has nearly all memory that its cgroup allows", process.name),
         evidence: vec![format!("process {pid}: {} of {} MiB", used >> 20, limit >> 20)],
-        remedy: "raise the limit, or give it smaller caches (--cache-mib)".to_owned(),
+        remedy: "raise the limit, or give it smaller caches (--cache-mib and others)".to_owned(),
     })
 }

@@ -248,6 +248,52 @@ fn caches_that_do_not_hold_what_is_asked_for() {
 }
 
 #[test]
+fn a_cache_that_is_too_small_is_given_what_memory_there_is() {
+    let (before, mut after) = quiet();
+    const MIB: u64 = 1 << 20;
+    let mut with = |used_mib: u64| {
+        let text = format!(
+            "cairn_cache_hits_total 10\ncairn_cache_misses_total 990\n\
+             cairn_cache_misses_again_total 900\ncairn_cache_limit_bytes {}\n\
+             cairn_memory_limit_bytes {}\nprocess_resident_memory_bytes {}\n",
+            100 * MIB,
+            1000 * MIB,
+            used_mib * MIB
+        );
+        after.nodes = vec![served(1000, 10.0, &[("read", 8.0)], &text)];
+        look(&before, &after).findings.remove(0).remedy
+    };
+    // Twice as much; then as much as leaves a quarter of the memory.
+    assert!(with(200).ends_with("--cache-mib 200"), "{}", with(200));
+    assert!(with(670).ends_with("--cache-mib 180"), "{}", with(670));
+    let none = with(700);
+    assert!(none.contains("700 MiB of the 1000 MiB") && none.contains("more memory"), "{none}");
+}
+
+#[test]
+fn a_cache_of_rows_is_named_by_its_option_and_only_if_it_is_full() {
+    let (before, mut after) = quiet();
+    let mut with = |part: &str, used: &str, calls: &str, share: u64| {
+        let text = format!(
+            "cairn_memory_part_limit_bytes{{part=\"{part}\"}} 1000\n{used} {}\n{calls} 2000\n",
+            share * 10
+        );
+        after.nodes = vec![served(1000, 10.0, &[("meta", 9.0)], &text)];
+        look(&before, &after).findings.first().map(|found| (found.kind, found.remedy.clone()))
+    };
+    let mut of_server =
+        |share| with("rows", "cairn_meta_cache_bytes", "cairn_meta_reads_missed_total", share);
+    let (kind, remedy) = of_server(95).unwrap();
+    assert!(kind == "metadata cache" && remedy.contains("--row-cache-mib"), "{kind}: {remedy}");
+    assert_eq!(of_server(50), None);
+    let mut of_gateway = |share| {
+        with("leased-rows", "cairn_session_bytes", "cairn_session_reads_asked_total", share)
+    };
+    assert!(of_gateway(95).unwrap().1.contains("--meta-cache-mib"));
+    assert!(of_gateway(50).unwrap().1.contains("through the same gateway"));
+}
+
+#[test]
 fn one_thread_at_its_end() {
     let (mut before, mut after) = quiet();
     after.host.busy = 100 * SECONDS;
