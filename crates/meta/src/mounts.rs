@@ -5,6 +5,7 @@
 use cairn_base::{BodyId, Error, Ino, Result, SessionId};
 
 use crate::ops::for_call::{Callable, ForCall};
+use crate::ops::restore::RestoreTarget;
 use crate::ops::*;
 use crate::rows::Content;
 use crate::shown::ShownToMount;
@@ -181,6 +182,9 @@ mounted! {
         |v| both(inode(v.source), inode(v.ino)), |_, s, r| s.inode(&mut r.inode);
     create::Create Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
     create::Mknod Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    buckets::GetBucket Read, none, |v| Some(format!("bucket {}", v.name)), |_, s, r| {
+        s.bucket(r.0.id, &mut r.0.bucket)
+    };
     getattr::Access Read, none, |v| inode(v.ino), |_, s, r| s.inode(&mut r.0);
     getattr::Getattr Read, none, |v| inode(v.ino), |_, s, r| s.inode(&mut r.0);
     link::Link Run, none, |v| both(inode(v.ino), below(v.parent, &v.name)), |_, s, r| s.inode(r);
@@ -207,6 +211,14 @@ mounted! {
     rename::Rename Run, none, |v| {
         both(below(v.source_parent, &v.source_name), below(v.target_parent, &v.target_name))
     }, all;
+    restore::RestoreAttributes Run, none, |v| match &v.target {
+        RestoreTarget::Inode(ino) => inode(*ino),
+        RestoreTarget::Object { bucket, key } => Some(format!("{bucket}/{key}")),
+    }, all;
+    restore::RestoreBucket Run, none, |v| Some(format!("bucket {}", v.bucket.name)), all;
+    restore::RestoreShareLink Run, none, |v| Some(format!("share link {}", v.id)), all;
+    restore::RestoreToken Run, none, |v| Some(format!("token {}", v.id)), all;
+    restore::RestoreUser Run, none, |v| Some(format!("user {}", v.name)), all;
     retain::LetGo Run, |v| in_session(v.session), unseen, all;
     retain::Retain Run, |v| in_session(v.session), unseen, all;
     rmdir::Rmdir Run, none, |v| below(v.parent, &v.name), all;
@@ -215,6 +227,7 @@ mounted! {
     statfs::Replicas Read, none, |v| inode(v.ino), all;
     statfs::Statfs Read, none, |v| inode(v.ino), all;
     symlink::Symlink Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    tags::GetTags Read, none, |v| Some(format!("{}/{}", v.bucket, v.key)), all;
     truncate::Extend Run, |v| in_session(v.session), |v| inode(v.ino), |_, s, r| s.inode(r);
     truncate::PunchHole Run, |v| with_spare(v.session, v.spare), |v| inode(v.ino),
         |_, s, r| s.inode(&mut r.inode);
@@ -237,7 +250,6 @@ never! {
     buckets::DropUploads,
     buckets::FindBucket,
     buckets::FindWritable,
-    buckets::GetBucket,
     buckets::ListBuckets,
     buckets::SetListing,
     buckets::UpdateBucket,
@@ -336,7 +348,6 @@ never! {
     share_links::RemoveShareLink,
     share_links::ReturnShareLink,
     share_links::UseShareLink,
-    tags::GetTags,
     tags::PutTags,
     user_limits::FindUserLimits,
     user_limits::ListUserLimits,

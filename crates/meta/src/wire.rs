@@ -327,6 +327,11 @@ verbs! {
     723 => user_quotas::SetUserQuotas, store(ManageUsers);
     724 => user_quotas::ListUserQuotas, store(ManageUsers);
     725 => user_quotas::FindRoom, store(Operate);
+    744 => restore::RestoreAttributes, store(Administer);
+    745 => restore::RestoreUser, store(Administer);
+    746 => restore::RestoreToken, store(Administer);
+    747 => restore::RestoreBucket, store(Administer);
+    748 => restore::RestoreShareLink, store(Administer);
 }
 
 /// Bit in the number of a verb that is run for a call of a client.

@@ -2,10 +2,10 @@
 //! keeps the mount's session, from the identity that was proved on this side. A mount can only
 //! choose the uid and the groups for which it asks.
 //!
-//! A mount is trusted with nothing. It runs the verbs that POSIX needs and no others, and publishes
-//! blocks of its own session only. It reads only blocks that were disclosed to it, in buckets that
-//! its user may read now. The contents of replies and rows are decided where its session is
-//! (`meta/src/mounts.rs`).
+//! A mount is trusted with nothing. It runs the verbs that POSIX needs and those that bring back a
+//! backup, which only root may, and no others. It publishes blocks of its own session only. It
+//! reads only blocks that were disclosed to it, in buckets that its user may read now. The contents
+//! of replies and rows are decided where its session is (`meta/src/mounts.rs`).
 
 use std::future::Future;
 use std::path::Path;

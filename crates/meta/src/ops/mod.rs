@@ -44,6 +44,7 @@ pub mod readdir;
 pub mod readdir_in_order;
 pub mod readlink;
 pub mod rename;
+pub mod restore;
 pub mod resumable;
 pub mod retain;
 pub mod rmdir;

@@ -125,7 +125,11 @@ impl Setattr {
 }
 
 /// Notes that a directory's mtime that was set holds until an entry changes after that.
-fn forget_entries_changed(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), Stop> {
+pub(super) fn forget_entries_changed(
+    view: &mut View<'_>,
+    ino: Ino,
+    inode: &Inode,
+) -> Result<(), Stop> {
     if !inode.is_directory() {
         return Ok(());
     }
