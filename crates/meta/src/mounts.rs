@@ -5,7 +5,6 @@
 use cairn_base::{BodyId, Error, Ino, Result, SessionId};
 
 use crate::ops::for_call::{Callable, ForCall};
-use crate::ops::restore::RestoreTarget;
 use crate::ops::*;
 use crate::rows::Content;
 use crate::shown::ShownToMount;
@@ -211,11 +210,12 @@ mounted! {
     rename::Rename Run, none, |v| {
         both(below(v.source_parent, &v.source_name), below(v.target_parent, &v.target_name))
     }, all;
-    restore::RestoreAttributes Run, none, |v| match &v.target {
-        RestoreTarget::Inode(ino) => inode(*ino),
-        RestoreTarget::Object { bucket, key } => Some(format!("{bucket}/{key}")),
-    }, all;
+    restore::FindKey Read, none, |v| Some(format!("{}/{}", v.bucket, v.key)), all;
+    restore::RestoreAttributes Run, none, |v| inode(v.ino), all;
     restore::RestoreBucket Run, none, |v| Some(format!("bucket {}", v.bucket.name)), all;
+    restore::RestoreKey Run, none, |v| {
+        both(below(v.parent, &v.name), Some(format!("{}/{}", v.bucket, v.key)))
+    }, all;
     restore::RestoreShareLink Run, none, |v| Some(format!("share link {}", v.id)), all;
     restore::RestoreToken Run, none, |v| Some(format!("token {}", v.id)), all;
     restore::RestoreUser Run, none, |v| Some(format!("user {}", v.name)), all;

@@ -332,6 +332,8 @@ verbs! {
     746 => restore::RestoreToken, store(Administer);
     747 => restore::RestoreBucket, store(Administer);
     748 => restore::RestoreShareLink, store(Administer);
+    749 => restore::FindKey, store(Administer);
+    750 => restore::RestoreKey, store(Administer);
 }
 
 /// Bit in the number of a verb that is run for a call of a client.

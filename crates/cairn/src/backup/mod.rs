@@ -5,6 +5,7 @@
 //!   server ── hold ── dump ──► rows: lists ──┐
 //!      └───────────── blocks ────────────────┴─► repository: packs, index, states ──► target
 //!   restore: repository ──► blocks, then rows, in a data directory
+//!                   └─────► names, files, settings, one by one, in a server that runs
 //! ```
 
 mod seal;
@@ -29,7 +30,21 @@ mod blocks;
 mod check;
 
 mod create;
+mod destination;
+mod difference;
 mod prune;
+mod report;
+mod selection;
+mod stored;
+
+mod content;
+
+mod tree;
+
+mod accounts;
+mod hidden;
+mod settings;
+
 mod to_server;
 
 pub mod restore;

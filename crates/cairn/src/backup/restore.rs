@@ -6,7 +6,6 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use cairn_base::rng::RealRng;
 use cairn_base::{BlockId, GroupId, RealDisk, Secret};
@@ -17,11 +16,13 @@ use tokio::task::JoinSet;
 use super::as_dump::{no_map, write_dump};
 use super::check;
 use super::repository::{Access, Item, Repository, take_owner};
+use super::selection::Selection;
 use super::state::BackupState;
 use super::target::TargetArgs;
-use super::to_server::{self, Selection};
+use super::to_server::{self, Order};
+use super::tree::Task;
 use crate::connection::Connection;
-use crate::dir::{DataDir, DirectoryUse};
+use crate::dir::{self, DataDir, DirectoryUse};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
 use crate::offline::store::require_no_metadata;
@@ -37,15 +38,20 @@ const BUFFER: usize = 256 << 10;
 /// DIR/meta away first. Blocks that are there stay, and none is deleted. An interrupted restore
 /// goes on when it is run again.
 ///
-/// With --to-server, objects of one bucket are sent to a server that runs. Objects that are there
-/// stay as they are, unless --overwrite is given.
+/// With --to-server, the state goes into a server that runs, or through a gateway into a cluster:
+/// users, keys, buckets with their settings and all files, exports and share links; or one bucket,
+/// or a part of it. What is there and differs is listed and stays, unless --replace is given. In
+/// the end everything is compared, and the exit code is 1 if something is not as in the backup.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn restore /backup/cairn /srv/cairn
   cairn restore s3://backups/cairn /srv/cairn --passphrase-file pass.txt
   cairn restore /backup/cairn --dump metadata.dump     # for cairn meta load, of a cluster
+  cairn restore /backup/cairn --to-server --secret-key secret.key
   cairn restore /backup/cairn --to-server --bucket photos --prefix 2024/
-  cairn restore /backup/cairn --to-server --bucket photos --as photos-of-monday --state ID")]
+  cairn restore /backup/cairn --to-server --bucket photos --path 2024/cat.jpg --replace
+  cairn restore /backup/cairn --to-server --bucket photos --as photos-of-monday --state ID
+  cairn restore /backup/cairn --to-server --bucket photos --check")]
 pub struct RestoreArgs {
     #[command(flatten)]
     target: TargetArgs,
@@ -65,29 +71,35 @@ pub struct RestoreArgs {
     /// Write the metadata as a dump to this file, and restore no blocks
     #[arg(long, value_name = "FILE", conflicts_with = "to_server")]
     dump: Option<PathBuf>,
-    /// Send objects to a server that runs, through its HTTP door (CAIRN_SERVER, CAIRN_KEY,
-    /// CAIRN_SECRET), with their content types and metadata
-    #[arg(long, requires = "bucket")]
+    /// Restore into a server that runs, through its HTTP door, as root (CAIRN_SERVER, CAIRN_KEY,
+    /// CAIRN_SECRET)
+    #[arg(long)]
     to_server: bool,
-    /// The bucket whose objects are sent
+    /// Only this bucket
     #[arg(long, value_name = "BUCKET", requires = "to_server")]
     bucket: Option<String>,
-    /// Only objects whose keys begin with this
-    #[arg(long, value_name = "PREFIX", requires = "to_server", default_value = "")]
+    /// Only files and directories whose paths begin with this
+    #[arg(long, value_name = "PREFIX", requires = "bucket", default_value = "")]
     #[arg(hide_default_value = true)]
     prefix: String,
-    /// The bucket that they go to, which is made if it is missing [default: of the same name]
-    #[arg(long = "as", value_name = "BUCKET", requires = "to_server")]
+    /// Only this file, or this directory with everything in it
+    #[arg(long, value_name = "PATH", requires = "bucket", conflicts_with = "prefix")]
+    path: Option<String>,
+    /// The bucket, and the directory in it, that they go to; with --path, the new path itself
+    /// [default: of the same names]
+    #[arg(long = "as", value_name = "BUCKET[/PATH]", requires = "bucket")]
     into: Option<String>,
-    /// Replace objects that are there
-    #[arg(long, requires = "to_server")]
-    overwrite: bool,
-    /// Objects that are sent at the same time
+    /// Replace files and settings that are there and differ
+    #[arg(long, visible_alias = "overwrite", requires = "to_server")]
+    replace: bool,
+    /// Change nothing: compare with the server, byte for byte, and list what differs
+    #[arg(long, requires = "to_server", conflicts_with = "replace")]
+    check: bool,
+    /// Files that are sent at the same time
     #[arg(long, value_name = "N", default_value_t = 8, requires = "to_server")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// Directory for the metadata of the state while objects are sent [default: that for temporary
-    /// files]
+    /// Directory for the metadata of the state meanwhile [default: that for temporary files]
     #[arg(long, value_name = "DIR", requires = "to_server")]
     scratch: Option<PathBuf>,
     #[command(flatten)]
@@ -103,9 +115,8 @@ pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
     let passphrase = args.passphrase_file.as_deref().map(secret_file::read).transpose()?;
     let repository = Repository::open(args.target.open()?, passphrase.as_ref(), Access::Read)?;
     let state = BackupState::find(&repository, args.state.as_deref())?;
-    if let (true, Some(bucket)) = (args.to_server, &args.bucket) {
-        send(repository, &state, bucket, args)?;
-        return Ok(ExitCode::SUCCESS);
+    if args.to_server {
+        return send(repository, &state, args);
     }
     match (&args.dump, &args.dir) {
         (Some(file), _) => {
@@ -118,34 +129,29 @@ pub fn run(args: &RestoreArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends objects of a bucket to a server.
-fn send(
-    repository: Repository,
-    state: &BackupState,
-    bucket: &str,
-    args: &RestoreArgs,
-) -> Result<()> {
-    let selection = Selection {
-        bucket: bucket.to_owned(),
-        prefix: args.prefix.clone(),
-        into: args.into.clone().unwrap_or_else(|| bucket.to_owned()),
-        overwrite: args.overwrite,
+/// Restores into a server.
+fn send(repository: Repository, state: &BackupState, args: &RestoreArgs) -> Result<ExitCode> {
+    let (selection, into) =
+        Selection::new(&args.prefix, args.path.as_deref(), args.into.as_deref())?;
+    let task = if args.check {
+        Task::Compare { bytes: true }
+    } else {
+        Task::Restore { replace: args.replace }
+    };
+    let seal = seal_text(state, args)?.map(|text| dir::seal_of_text(&text)).transpose()?;
+    let order = Order {
+        bucket: args.bucket.clone(),
+        into,
+        selection,
+        task,
         jobs: usize::from(args.jobs),
         scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        seal,
     };
-    let sent = to_server::run(repository, state, &args.connection.open()?, &selection)?;
-    let [objects, bytes, left, hidden] =
-        [sent.objects, sent.bytes, sent.left, sent.hidden].map(AtomicU64::into_inner);
-    let (id, bytes) = (state.id(), output::human_bytes(bytes));
-    let mut text = format!("restored: {id}: {objects} objects, {bytes}");
-    if left > 0 {
-        text += &format!("; {left} were there and stay as they are (--overwrite replaces them)");
-    }
-    if hidden > 0 {
-        text += &format!("; {hidden} names are no keys of objects and were left out");
-    }
-    output::complain(&text);
-    Ok(())
+    let report = to_server::run(repository, state, &args.connection, &order)?;
+    let (id, word) = (state.id(), if args.check { "compared" } else { "restored" });
+    output::complain(&format!("{word}: {id}: {}", report.summary(args.check)));
+    Ok(if report.has_failures() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn whole(
@@ -196,19 +202,22 @@ fn keep_seal(dir: &DataDir, state: &BackupState, args: &RestoreArgs) -> Result<(
     if dir.seal_bytes()?.is_some() {
         return Ok(());
     }
-    let text = match (&args.secret_key, state.about.files.get("secret.key")) {
-        (Some(path), _) => {
-            let text = fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
-            Secret::new(text)
-        }
-        (None, Some(text)) => Secret::new(text.clone()),
-        (None, None) => {
-            let text = "secret.key is not in the backup, and without it no access key of the \
-                        store works: name the file by --secret-key";
-            return Err(Failure::new(text));
-        }
-    };
+    let text = seal_text(state, args)?.ok_or_else(|| {
+        Failure::new(
+            "secret.key is not in the backup, and without it no access key of the store works: \
+             name the file by --secret-key",
+        )
+    })?;
     dir.keep_seal_file(&text)
+}
+
+/// Returns the text of the file secret.key: of the option, or of the backup.
+fn seal_text(state: &BackupState, args: &RestoreArgs) -> Result<Option<Secret<String>>> {
+    let Some(path) = &args.secret_key else {
+        return Ok(state.about.files.get("secret.key").cloned().map(Secret::new));
+    };
+    let text = fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
+    Ok(Some(Secret::new(text)))
 }
 
 fn restore_blocks(

@@ -59,6 +59,11 @@ pub struct DataDir {
     lock: Lock,
 }
 
+/// Returns the key in the text of a file that a store keeps beside its data.
+pub fn seal_of_text(text: &Secret<String>) -> Result<SealKey> {
+    Ok(SealKey::new(&secret::parse_text(text)?))
+}
+
 impl DataDir {
     /// Opens a directory that is fit for the purpose, or makes one of an empty or missing
     /// directory.

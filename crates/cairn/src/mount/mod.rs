@@ -6,6 +6,8 @@ mod ending;
 mod point;
 pub mod stats;
 
+pub mod session;
+
 use std::future::{Future, pending};
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -14,19 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Action, Caller, Resource, authorize};
-use cairn_base::clock::RealClock;
-use cairn_base::rng::RealRng;
-use cairn_base::{Clock, Rng, Role, waits};
+use cairn_base::{Role, waits};
 use cairn_cluster::limits::NODE_REQUESTS;
-use cairn_cluster::mount::{Agent, MountBlocks};
-use cairn_cluster::wire::Dial;
 use cairn_doors::admit::AdmitError;
 use cairn_doors::http::until_revoked;
 use cairn_doors::serve::Remote;
 use cairn_fs::Fs;
 use cairn_fuse::{FuseMount, Options};
 use cairn_meta::Meta;
-use cairn_meta::session::client::{self, Client};
+use cairn_meta::session::client;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::block_in_place;
@@ -43,7 +41,7 @@ use crate::node::gateway::{self, GatewayStore};
 use crate::output;
 use crate::server::{log, process, signals::Signals};
 
-use dial::HttpDialer;
+use session::StoreSession;
 
 /// Time that the end of a mount may take once it is ordered.
 const GOODBYE: Duration = Duration::from_secs(30);
@@ -338,14 +336,6 @@ fn servers(args: &MountArgs) -> Result<Vec<ServerAccess>> {
 }
 
 async fn reach_server(args: &MountArgs) -> Result<ReachedStore> {
-    let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
-        (Arc::new(RealClock::default()), Arc::new(RealRng));
-    let dialer = HttpDialer::new(servers(args)?)?;
-    // Reports an error in the address or the credentials now.
-    let user = dialer.user().await?;
-    let addresses = dialer.addresses();
-    let source = addresses.join(",");
-    let dialer: Arc<dyn Dial> = Arc::new(dialer);
     let cache_bytes = (args.meta_cache_mib << 20) as usize;
     let config = client::Config {
         cache_bytes,
@@ -353,11 +343,8 @@ async fn reach_server(args: &MountArgs) -> Result<ReachedStore> {
         hasty: true,
         ..client::Config::default()
     };
-    let agent = Agent::new(Arc::clone(&dialer), addresses, Arc::clone(&rng));
-    let dial = Arc::clone(&agent) as _;
-    let client = Client::start(dial, Arc::clone(&clock), Arc::clone(&rng), config).await?;
-    let session = client.clone();
-    let blocks = MountBlocks::new(&dialer, agent, &rng, move || session.session());
+    let opened = StoreSession::open(servers(args)?, config).await?;
+    let StoreSession { client, blocks, clock, user, source } = opened;
     let (blocks, lock) = block_in_place(|| args.disk_cache.before(Arc::new(blocks)))?;
     let config =
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };

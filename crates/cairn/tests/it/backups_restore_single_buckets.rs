@@ -1,4 +1,5 @@
-//! Objects of one bucket, out of a backup, into a server that runs.
+//! Parts of a backup, and all of it, into a server that runs. `tests/mount/test_restores.py` has
+//! what only mounts make.
 
 use std::path::PathBuf;
 
@@ -56,19 +57,32 @@ fn what_is_there_stays_and_what_is_gone_comes_back() {
     server.ok(&["rm", "photos/2024/large"]);
     server.ok(&["rm", "photos/2025/empty"]);
     assert!(server.put("photos/2024/page.html", b"newer"));
-    let (code, said) = backed.restore(server, &["--bucket", "photos", "--prefix", "2024/"]);
+    let part = ["--bucket", "photos", "--prefix", "2024/"];
+    let (code, said) = backed.restore(server, &[&part[..], &["--check"]].concat());
+    assert!(code == 1 && said.contains("2 are not"), "{said}");
+    assert!(server.get("photos/2024/large").is_err(), "a comparison changes nothing");
+    let (code, said) = backed.restore(server, &part);
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("1 objects") && said.contains("1 were there and stay"), "{said}");
+    assert!(said.contains("1 files") && said.contains("1 were there, differ and stay"), "{said}");
     assert_eq!(server.get("photos/2024/large").unwrap(), bytes(1, LARGE));
     assert_eq!(server.get("photos/2024/page.html").unwrap(), b"newer");
     assert!(server.get("photos/2025/empty").is_err(), "it has another prefix");
-    let all = ["--bucket", "photos", "--overwrite"];
+    let one = ["--bucket", "photos", "--path", "2024/page.html", "--as", "photos/old.html"];
+    let (code, said) = backed.restore(server, &one);
+    assert!(code == 0 && said.contains("1 files"), "{said}");
+    assert_eq!(server.get("photos/old.html").unwrap(), b"<p>");
+    let all = ["--bucket", "photos", "--replace"];
     let (code, said) = backed.restore(server, &all);
-    assert!(code == 0 && said.contains("1103 objects"), "{said}");
+    assert!(code == 0 && said.contains("2 files"), "{said}");
     assert_eq!(server.get("photos/2024/page.html").unwrap(), b"<p>");
     assert_eq!(server.get("photos/2025/empty").unwrap(), b"");
+    assert_eq!(server.get("photos/old.html").unwrap(), b"<p>", "what is new stays");
     let stat = server.ok(&["stat", "photos/2024/page.html"]);
     assert!(stat.contains("text/html"), "{stat}");
+    let (code, said) = backed.restore(server, &all);
+    assert!(code == 0 && said.contains("0 files") && !said.contains("directories"), "{said}");
+    let (code, said) = backed.restore(server, &["--bucket", "photos", "--check"]);
+    assert!(code == 0 && said.contains("0 are not"), "{said}");
 }
 
 #[test]
@@ -81,16 +95,38 @@ fn into_another_bucket_of_another_server_from_a_state_of_before() {
     backed.server.ok(&["backup", "create", place]);
     let other = Server::start(&backed.directory.path().join("other"), &[]);
     let (code, said) = backed.restore(&other, &["--bucket", "photos", "--as", "copy"]);
-    assert!(code == 0 && said.contains("0 objects"), "{said}");
+    assert!(code == 0 && said.contains("0 files"), "{said}");
     let id = first["id"].as_str().unwrap();
     let wanted = ["--bucket", "photos", "--as", "copy", "--state", id];
     let (code, said) = backed.restore(&other, &wanted);
-    assert!(code == 0 && said.contains("1103 objects"), "{said}");
+    assert!(code == 0 && said.contains("1103 files"), "{said}");
     assert_eq!(other.get("copy/2024/large").unwrap(), bytes(1, LARGE));
     assert_eq!(other.get("copy/many/1099").unwrap(), b"1099");
     assert!(other.ok(&["bucket", "stat", "copy"]).contains("private"));
     let (code, said) = backed.restore(&other, &["--bucket", "nothing"]);
     assert!(code == 1 && said.contains("nothing"), "{said}");
-    let (code, _, said) = run(&mut other.client(&["restore", place, "--to-server"]));
+    let (code, said) = backed.restore(&other, &["--bucket", "photos", "--path", "nothing"]);
+    assert!(code == 1 && said.contains("1 are not"), "{said}");
+    let (code, _, said) = run(&mut other.client(&["restore", place, "--to-server", "--as", "x"]));
     assert!(code == 2 && said.contains("--bucket"), "{said}");
+}
+
+#[test]
+fn a_whole_store_comes_back_and_only_root_brings_it() {
+    let backed = backed();
+    let other = Server::start(&backed.directory.path().join("other"), &[]);
+    let (code, said) = backed.restore(&other, &[]);
+    assert!(code == 0 && said.contains("1104 files"), "{said}");
+    assert_eq!(other.get("others/2024/x").unwrap(), b"other");
+    assert_eq!(other.get("photos/2024/large").unwrap(), bytes(1, LARGE));
+    let (code, said) = backed.restore(&other, &[]);
+    assert!(code == 0 && said.contains("0 files") && !said.contains("users, keys"), "{said}");
+    let made = other.ok(&["key", "create", "eve", "--json"]);
+    let made: serde_json::Value = serde_json::from_str(made.trim()).unwrap();
+    let place = backed.place.to_str().unwrap();
+    let mut command = other.anonymous(&["restore", place, "--to-server"]);
+    let [key, secret] = ["id", "secret"].map(|name| made[name].as_str().unwrap());
+    command.env("CAIRN_KEY", key).env("CAIRN_SECRET", secret);
+    let (code, _, said) = run(&mut command);
+    assert!(code == 1 && said.contains("only root"), "{said}");
 }

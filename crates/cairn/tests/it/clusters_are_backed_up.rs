@@ -52,6 +52,6 @@ fn through_a_gateway_and_restored_on_one_machine() {
     gateway.ok(&["rm", "photos/large"]);
     let mut command = gateway.client(&["restore", place, "--to-server", "--bucket", "photos"]);
     let (code, _, said) = run(command.args(pass).env("CAIRN_KEY", KEY).env("CAIRN_SECRET", SECRET));
-    assert!(code == 0 && said.contains("1 objects"), "{said}");
+    assert!(code == 0 && said.contains("1 files"), "{said}");
     assert_eq!(gateway.get("photos/large").unwrap(), bytes(1, 9 << 20));
 }

@@ -27,10 +27,13 @@ use cairn_meta::ops::sessions::{OpenSession, ReserveInodes};
 use cairn_meta::ops::truncate::{Extend, PunchHole, Truncate};
 use cairn_meta::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
 use cairn_meta::ops::{
-    append, clone, coalesce, copy_range, link, lookup, mkdir, readdir, readlink, rmdir, setattr,
-    statfs, symlink, unlink, write,
+    append, clone, coalesce, copy_range, link, lookup, mkdir, readdir, readlink, restore, rmdir,
+    setattr, statfs, symlink, tags, unlink, write,
 };
-use cairn_meta::rows::{BucketKind, Extent, Kind, Lock, ObjectAttributes, Place, Space};
+use cairn_meta::rows::{
+    Bucket, BucketKind, Extent, Inode, Kind, Lock, ObjectAttributes, Place, ShareLink, Space,
+    Token, UserLimits, UserQuotas,
+};
 use cairn_meta::session::{
     Acknowledge, Attach, Change, Delegate, Detach, Execute, PostedOperation, ReadReply,
     ReadRequest, Recall, ReplayEnd, Reply, Run, RunPosted, SessionMethod,
@@ -360,9 +363,11 @@ fn reads(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)> 
         fields(&statfs::Replicas { ino: at.file }),
         fields(&GetXattr { ino: tagged, name: b"user.a".to_vec() }),
         fields(&ListXattrs { ino: tagged }),
+        fields(&GetBucket { name: "mark-bucket".into() }),
+        fields(&tags::GetTags { bucket: "mark-bucket".into(), key: "tagged".into() }),
+        fields(&restore::FindKey { bucket: "mark-bucket".into(), key: "tagged".into() }),
         // For nodes only.
         fields(&OpenObject { bucket: "mark-bucket".into(), key: "big".into() }),
-        fields(&GetBucket { name: "mark-bucket".into() }),
         fields(&ListBuckets { prefix: String::new(), after: String::new(), limit: 100 }),
         fields(&FindAccessKey { id: "CKowner".into() }),
         fields(&UserName { user: hidden.owner.user() }),
@@ -387,6 +392,50 @@ fn lock(session: SessionId) -> Lock {
     Lock { session, owner: 1, pid: 1, exclusive: true, start: 0, last: 9, space }
 }
 
+/// Requests that bring back a backup, which only root may.
+fn restores(hidden: &Hidden, at: Planted) -> Vec<(u16, Bytes)> {
+    let Planted { directory: parent, file: ino } = at;
+    let (number, user) = (hidden.owner.user(), || "owner".to_owned());
+    let owned = Bucket { name: "restored".into(), owner: number, ..Bucket::default() };
+    vec![
+        fields(&restore::RestoreAttributes { ino, from: Inode::default(), tags: Vec::new() }),
+        fields(&restore::RestoreUser {
+            number,
+            name: "restored".into(),
+            disabled: false,
+            limits: UserLimits::default(),
+            quotas: UserQuotas::default(),
+        }),
+        fields(&restore::RestoreToken {
+            id: "restored".into(),
+            user: user(),
+            token: Token { user: number, ..Token::default() },
+        }),
+        fields(&restore::RestoreBucket {
+            bucket: owned,
+            owner: user(),
+            grants: Vec::new(),
+            quota_objects: 0,
+            quota_bytes: 0,
+            replace: false,
+        }),
+        fields(&restore::RestoreKey {
+            parent,
+            name: FILE.to_vec(),
+            bucket: "mark-bucket".into(),
+            key: "a//b".into(),
+            replace: true,
+        }),
+        fields(&restore::RestoreShareLink {
+            user: user(),
+            number,
+            id: "AAAAAAAAAAAA".into(),
+            bucket: "mark-bucket".into(),
+            link: ShareLink { credential: "CKowner".into(), ..ShareLink::default() },
+        }),
+    ]
+}
+
 /// Requests that change something, one of each verb.
 fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)> {
     let Planted { directory: parent, file: ino } = at;
@@ -395,7 +444,7 @@ fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)
     let (opened, mode, umask) = (true, 0o666, 0);
     let data = || Data::Inline(Bytes::from_static(b"x"));
     let (source, offset) = (ino, 20);
-    vec![
+    let mut all = vec![
         fields(&append::Append { ino, session, opened, spare, chunk: 0, data: data() }),
         fields(&clone::CloneFile { source, ino: hidden.tagged, session, size: 11 }),
         fields(&coalesce::Coalesce {
@@ -444,7 +493,9 @@ fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)
         fields(&write::Write { ino, session, opened, spare, offset, data: data() }),
         fields(&RemoveXattr { ino, name: b"user.none".to_vec() }),
         fields(&SetXattr { ino, name: new(), value: Bytes::new(), mode: XattrMode::Set }),
-    ]
+    ];
+    all.extend(restores(hidden, at));
+    all
 }
 
 /// Markers found where they must not be, and markers found at all.

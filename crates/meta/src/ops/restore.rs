@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::buckets::check_bucket_name;
 use super::cluster::want_replicas;
 use super::credentials::{check_user_name, find_user};
-use super::key_names::check_key;
+use super::key_names::{check_key, check_names, split_key};
 use super::namespace::{
-    add_entry, find_bucket, load, load_counter, load_known, new_directory, next_ino, no_object,
-    store,
+    add_entry, drop_link, find_bucket, load, load_counter, load_inode, load_known, new_directory,
+    next_ino, remove_entry, replace_entry, store, walk, walk_or_make,
 };
-use super::open_object::find;
-use super::posix::{MODE_BITS, find_inode};
+use super::posix::{MODE_BITS, find_inode, no_entry};
 use super::setattr::forget_entries_changed;
 use super::tags::{drop_tags, store_tags};
 use super::user_totals::{Change, count_owned, index, unindex};
@@ -31,22 +30,11 @@ pub const UNFINISHED_MODE: u32 = 0o7000;
 /// Furthest that the number of a user may be ahead of the next one.
 const USER_AHEAD: u64 = 1 << 20;
 
-/// The inode that gets attributes back.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum RestoreTarget {
-    Inode(Ino),
-    /// An object with a key that POSIX cannot show.
-    Object {
-        bucket: String,
-        key: String,
-    },
-}
-
 /// Gives an inode the attributes that it had in a backup: mode, owner, times, access control lists,
 /// and what S3 and HTTP know beyond POSIX. Extended attributes are set one by one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RestoreAttributes {
-    pub target: RestoreTarget,
+    pub ino: Ino,
     /// Inode in the backup. Its place, its content and its links are not used.
     pub from: Inode,
     pub tags: Vec<(String, String)>,
@@ -57,7 +45,7 @@ impl Verb for RestoreAttributes {
     const NAME: &'static str = "restore_attributes";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        let ino = self.target.find(view)?;
+        let ino = self.ino;
         let mut inode = find_inode(view, ino)?;
         if inode.kind != self.from.kind {
             let text = format!("inode {ino} is a {:?} now", inode.kind);
@@ -91,15 +79,70 @@ impl Verb for RestoreAttributes {
     }
 }
 
-impl RestoreTarget {
-    fn find(&self, view: &mut View<'_>) -> Result<Ino, Stop> {
-        match self {
-            RestoreTarget::Inode(ino) => Ok(*ino),
-            RestoreTarget::Object { bucket, key } => {
-                check_key(key)?;
-                let opened = find_bucket(view, bucket)?;
-                let found = find(view, opened.id, key)?;
-                Ok(found.ok_or_else(|| no_object(bucket, key))?.ino)
+/// Finds an object by its key, also if POSIX cannot show it: `a//b`, or `a` beside `a/b`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FindKey {
+    pub bucket: String,
+    pub key: String,
+}
+
+impl Verb for FindKey {
+    type Reply = Option<(Ino, Inode)>;
+    const NAME: &'static str = "find_key";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+        check_key(&self.key)?;
+        let opened = find_bucket(view, &self.bucket)?;
+        let (directories, name) = split_key(&self.key);
+        let Some(steps) = walk(view, opened.id, &directories)? else { return Ok(None) };
+        let parent = steps.last().map_or(opened.id.ino(), |step| step.ino);
+        let entry = load::<Entry>(view, &keys::file_entry(parent, name.as_bytes()))?;
+        entry.map(|entry| Ok((entry.ino, load_inode(view, entry.ino)?))).transpose()
+    }
+}
+
+/// Moves a file that a restore has made to a key that POSIX cannot show.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RestoreKey {
+    /// Directory and name of the file.
+    pub parent: Ino,
+    pub name: Vec<u8>,
+    pub bucket: String,
+    pub key: String,
+    /// Replaces an object that has the key.
+    pub replace: bool,
+}
+
+impl Verb for RestoreKey {
+    type Reply = ();
+    const NAME: &'static str = "restore_key";
+
+    /// Moves the file; makes missing directories.
+    ///
+    /// # Errors
+    /// `Exists` if there is an object with the key, unless it is to be replaced.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        check_key(&self.key)?;
+        let opened = find_bucket(view, &self.bucket)?;
+        check_names(&opened.bucket, &self.key)?;
+        let entry = load::<Entry>(view, &keys::file_entry(self.parent, &self.name))?;
+        let entry = entry.ok_or_else(|| no_entry(&self.name))?;
+        if load_inode(view, entry.ino)?.bucket != opened.id {
+            return Err(Error::CrossBucket("restore_key: the file is elsewhere".into()).into());
+        }
+        remove_entry(view, context, self.parent, &self.name, entry.kind)?;
+        let (directories, name) = split_key(&self.key);
+        let parent = walk_or_make(view, context, &opened, &directories)?;
+        let former = load::<Entry>(view, &keys::file_entry(parent, name.as_bytes()))?;
+        match former {
+            None => add_entry(view, context, parent, name.as_bytes(), &entry),
+            Some(_) if !self.replace => {
+                Err(Error::Exists(format!("object {} in bucket {}", self.key, self.bucket)).into())
+            }
+            Some(former) => {
+                let inode = load_inode(view, former.ino)?;
+                drop_link(view, context, former.ino, inode)?;
+                replace_entry(view, parent, name.as_bytes(), &entry)
             }
         }
     }

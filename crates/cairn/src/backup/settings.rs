@@ -1,0 +1,202 @@
+//! Settings of buckets, out of a backup into a server, or compared with it.
+
+use cairn_auth::Rights;
+use cairn_base::{BucketId, Error, UserId};
+use cairn_fs::ops::buckets::{GetBucket, ListBuckets};
+use cairn_fs::ops::credentials::UserName;
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::ops::namespace::BucketEntry;
+use cairn_fs::ops::restore::{RestoreBucket, UNFINISHED_MODE};
+use cairn_fs::rows::{Bucket, Usage};
+use tokio::task::block_in_place;
+
+use super::destination::Destination;
+use super::report::{RestoreReport, Trouble};
+use super::stored::StoredState;
+use super::tree::Task;
+use crate::client::address::bucket_path;
+use crate::client::api;
+use crate::failure::{Failure, Result};
+
+/// Buckets of a page of a listing.
+const PAGE: usize = 1000;
+const MODE_BITS: u32 = 0o7777;
+const ROOT: &str = "root";
+
+/// A bucket of the backup, with the names of users.
+pub struct StoredBucket {
+    pub id: BucketId,
+    pub bucket: Bucket,
+    usage: Usage,
+    owner: String,
+    grants: Vec<(String, Rights)>,
+}
+
+/// Reads all buckets of the backup, or the one of this name.
+pub async fn list(stored: &StoredState, only: Option<&str>) -> Result<Vec<StoredBucket>> {
+    let in_backup = |error: Error| Failure::from(error).of("in the backup");
+    let mut found = Vec::new();
+    if let Some(name) = only {
+        let got = stored.read(GetBucket { name: name.to_owned() }).await.map_err(in_backup)?;
+        found.push(got);
+    } else {
+        let mut after = Some(String::new());
+        while let Some(from) = after {
+            let verb = ListBuckets { prefix: String::new(), after: from, limit: PAGE };
+            let (page, next) = stored.read(verb).await.map_err(in_backup)?;
+            found.extend(page);
+            after = next;
+        }
+    }
+    let mut buckets = Vec::with_capacity(found.len());
+    for (BucketEntry { id, bucket }, usage) in found {
+        let owner = user(stored, bucket.owner).await.map_err(in_backup)?;
+        let mut grants = Vec::new();
+        for (user_id, rights) in &bucket.grants {
+            grants.push((user(stored, *user_id).await.map_err(in_backup)?, *rights));
+        }
+        buckets.push(StoredBucket { id, bucket, usage, owner, grants });
+    }
+    Ok(buckets)
+}
+
+async fn user(stored: &StoredState, user: UserId) -> cairn_base::Result<String> {
+    let name = stored.read(UserName { user }).await?;
+    Ok(name.unwrap_or_else(|| format!("user {}", user.0)))
+}
+
+/// Buckets on a server, and what is done with them.
+pub struct Settings<'a> {
+    pub there: &'a Destination,
+    pub report: &'a RestoreReport,
+    pub task: Task,
+    /// Names of the users on the server.
+    pub users: &'a [String],
+}
+
+impl Settings<'_> {
+    /// Makes a bucket with the settings that it had, or compares these. Returns its number; `None`
+    /// if it is not there.
+    pub async fn apply(&self, stored: &StoredBucket, name: &str) -> Result<Option<BucketId>> {
+        match self.settle(stored, name).await {
+            Ok(id) => Ok(id),
+            Err(Trouble::Single(why)) => self.report.failed(name, why).map(|()| None),
+            Err(Trouble::Final(failure)) => Err(failure.of(name)),
+        }
+    }
+
+    async fn settle(&self, stored: &StoredBucket, name: &str) -> Result<Option<BucketId>, Trouble> {
+        let found = match self.there.read(GetBucket { name: name.to_owned() }).await {
+            Err(Error::NotFound(_)) => None,
+            found => Some(found?),
+        };
+        let Some((BucketEntry { id, bucket }, usage)) = found else {
+            if matches!(self.task, Task::Compare { .. }) {
+                self.report.failed(name, "the bucket is not there")?;
+                return Ok(None);
+            }
+            let id = self.there.run(self.order(stored, name, false)?).await?;
+            self.report.other();
+            return Ok(Some(id));
+        };
+        // One that an interrupted restore has made: it becomes read-only in the end.
+        let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
+        let is_own = inode.mode & MODE_BITS == UNFINISHED_MODE;
+        let Some(why) = self.difference(stored, name, &bucket, &usage, is_own)? else {
+            self.report.same();
+            return Ok(Some(id));
+        };
+        match self.task {
+            Task::Restore { replace: true } => {
+                self.there.run(self.order(stored, name, true)?).await?;
+                self.report.other();
+            }
+            Task::Restore { replace: false } => {
+                self.report.left(name, format!("the settings of the bucket: {why}"))?;
+            }
+            Task::Compare { .. } => {
+                self.report.failed(name, format!("the settings of the bucket: {why}"))?;
+            }
+        }
+        Ok(Some(id))
+    }
+
+    /// Makes the operation. Users that are not there own nothing and get no rights.
+    fn order(&self, stored: &StoredBucket, name: &str, replace: bool) -> Result<RestoreBucket> {
+        let is_there = |user: &str| self.users.iter().any(|known| known == user);
+        let mut owner = stored.owner.clone();
+        if !is_there(&owner) {
+            self.report.failed(&format!("owner of {name}"), format!("no user {owner}: root is"))?;
+            owner = ROOT.to_owned();
+        }
+        let mut grants = Vec::new();
+        for (user, rights) in &stored.grants {
+            if is_there(user) {
+                grants.push((user.clone(), *rights));
+            } else {
+                self.report.failed(&format!("right of {user} in {name}"), "no such user")?;
+            }
+        }
+        let bucket = Bucket { name: name.to_owned(), read_only: false, ..stored.bucket.clone() };
+        let Usage { quota_objects, quota_bytes, .. } = stored.usage;
+        Ok(RestoreBucket { bucket, owner, grants, quota_objects, quota_bytes, replace })
+    }
+
+    fn difference(
+        &self,
+        stored: &StoredBucket,
+        name: &str,
+        found: &Bucket,
+        usage: &Usage,
+        is_own: bool,
+    ) -> Result<Option<&'static str>> {
+        let shown = block_in_place(|| self.there.server.send("GET", &bucket_path(name)))?;
+        let shown: api::Bucket = shown.json()?;
+        let granted = |rights: &[(UserId, Rights)]| {
+            let mut bits: Vec<u8> = rights.iter().map(|(_, rights)| rights.bits()).collect();
+            bits.sort_unstable();
+            bits
+        };
+        let mut users: Vec<&str> = stored.grants.iter().map(|(user, _)| user.as_str()).collect();
+        let mut known: Vec<&str> = shown.grants.iter().flatten().map(|g| g.user.as_str()).collect();
+        users.sort_unstable();
+        known.sort_unstable();
+        if stored.bucket.kind != found.kind {
+            return Ok(Some("its kind differs"));
+        }
+        if stored.owner != shown.owner {
+            return Ok(Some("its owner differs"));
+        }
+        if users != known || granted(&stored.bucket.grants) != granted(&found.grants) {
+            return Ok(Some("rights differ"));
+        }
+        let quotas = |usage: &Usage| (usage.quota_objects, usage.quota_bytes);
+        if quotas(&stored.usage) != quotas(usage) {
+            return Ok(Some("its quota differs"));
+        }
+        let plain = |bucket: &Bucket| Bucket {
+            name: String::new(),
+            owner: UserId::ROOT,
+            grants: Vec::new(),
+            redundancy: None,
+            read_only: bucket.read_only && !is_own,
+            ..bucket.clone()
+        };
+        Ok((plain(&stored.bucket) != plain(found)).then_some("others differ"))
+    }
+
+    /// Makes a bucket read-only that was so, once its contents are there.
+    pub async fn close(&self, stored: &StoredBucket, name: &str, id: BucketId) -> Result<()> {
+        if !stored.bucket.read_only || matches!(self.task, Task::Compare { .. }) {
+            return Ok(());
+        }
+        let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
+        let is_own = inode.mode & MODE_BITS == UNFINISHED_MODE;
+        if is_own || self.task == (Task::Restore { replace: true }) {
+            let change = serde_json::json!({ "read_only": "on" });
+            let server = &self.there.server;
+            block_in_place(|| server.send_json("PATCH", &bucket_path(name), &change))?;
+        }
+        Ok(())
+    }
+}

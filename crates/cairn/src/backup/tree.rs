@@ -1,0 +1,764 @@
+//! Files and directories of one bucket, out of a backup into a server, or compared with it.
+//!
+//! ```text
+//!   a file:       made in .cairn-restore ─► bytes ─► attributes ─► renamed to its place
+//!   a directory:  made with an impossible mode ─► everything in it ─► attributes
+//! ```
+//!
+//! So a run that was interrupted leaves no file that looks finished, and the next run knows which
+//! directories are its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use cairn_base::{Error, Ino};
+use cairn_fs::ops::create::{Create, Mknod};
+use cairn_fs::ops::link::Link;
+use cairn_fs::ops::list_objects::ListedObject;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::mkdir::Mkdir;
+use cairn_fs::ops::readdir::{ListedEntry, Page, Readdir};
+use cairn_fs::ops::readlink::Readlink;
+use cairn_fs::ops::rename::{Rename, RenameMode};
+use cairn_fs::ops::restore::{FindKey, RestoreAttributes, RestoreKey, UNFINISHED_MODE};
+use cairn_fs::ops::rmdir::Rmdir;
+use cairn_fs::ops::tags::GetTags;
+use cairn_fs::ops::unlink::Unlink;
+use cairn_fs::ops::xattr::{GetXattr, List, ListXattrs, RemoveXattr, SetXattr, XattrMode};
+use cairn_fs::rows::{Content, Inode, Kind};
+use futures_util::{TryStreamExt, stream};
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+
+use super::content;
+use super::destination::Destination;
+use super::difference::of_inodes;
+use super::report::{RestoreReport, Trouble};
+use super::selection::{Part, Selection, join, names};
+use super::stored::StoredState;
+use crate::failure::{Failure, Result};
+
+/// Entries of a page of a directory.
+const PAGE: usize = 1000;
+const MODE_BITS: u32 = 0o7777;
+/// Directory of a bucket in which files are made. It is removed in the end.
+const WORKSHOP: &[u8] = b".cairn-restore";
+
+/// The work of a walk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Make what is missing; with `replace`, replace what differs.
+    Restore { replace: bool },
+    /// Change nothing, and report what differs; with `bytes`, read all files.
+    Compare { bytes: bool },
+}
+
+/// A bucket in a backup, and its counterpart on a server.
+pub struct BucketPair {
+    pub source: String,
+    pub source_root: Ino,
+    pub target: String,
+    pub target_root: Ino,
+}
+
+/// A walk over a bucket in a backup.
+pub struct Tree<'a> {
+    pub stored: &'a StoredState,
+    pub there: &'a Destination,
+    pub report: &'a RestoreReport,
+    pub bar: &'a ProgressBar,
+    pub selection: &'a Selection,
+    pub buckets: &'a BucketPair,
+    pub task: Task,
+    /// Files at the same time.
+    pub jobs: usize,
+    /// Set once a directory has names that POSIX cannot show.
+    pub hides: AtomicBool,
+    workshop: OnceCell<Ino>,
+    /// Files with several names, by their numbers in the backup: their numbers on the server.
+    links: Mutex<HashMap<Ino, Arc<AsyncMutex<Option<Ino>>>>>,
+}
+
+/// A name of the backup, and the place that it gets.
+struct Item<'a> {
+    /// Number in the backup.
+    source: Ino,
+    wanted: &'a Inode,
+    /// Directory on the server.
+    parent: Ino,
+    name: &'a [u8],
+    /// Path in the bucket of the backup.
+    path: &'a [u8],
+    /// Set if POSIX cannot show the path: directory and name are not used then.
+    is_hidden: bool,
+}
+
+/// A directory on the server.
+struct FoundDirectory {
+    ino: Ino,
+    /// Inode before this walk; `None` if the walk has made it.
+    inode: Option<Inode>,
+}
+
+impl FoundDirectory {
+    /// Returns true if this walk or one that was interrupted has made it.
+    fn is_own(&self) -> bool {
+        self.inode.as_ref().is_none_or(|inode| inode.mode & MODE_BITS == UNFINISHED_MODE)
+    }
+}
+
+/// The settings of a walk, which are the same for all buckets.
+#[derive(Clone, Copy)]
+pub struct Walk<'a> {
+    pub stored: &'a StoredState,
+    pub there: &'a Destination,
+    pub report: &'a RestoreReport,
+    pub bar: &'a ProgressBar,
+    pub selection: &'a Selection,
+    pub task: Task,
+    pub jobs: usize,
+}
+
+impl<'a> Tree<'a> {
+    pub fn new(walk: Walk<'a>, buckets: &'a BucketPair) -> Tree<'a> {
+        let Walk { stored, there, report, bar, selection, task, jobs } = walk;
+        Tree {
+            stored,
+            there,
+            report,
+            bar,
+            selection,
+            buckets,
+            task,
+            jobs,
+            hides: AtomicBool::default(),
+            workshop: OnceCell::default(),
+            links: Mutex::default(),
+        }
+    }
+
+    /// Walks over everything that is selected.
+    pub async fn run(&self) -> Result<()> {
+        let done = match &self.selection.path {
+            None => self.all().await,
+            Some(path) => self.single(path).await,
+        };
+        self.report.settle(&self.shown(b""), done)
+    }
+
+    /// Removes what only a restore needs, once everything is there.
+    pub async fn end(&self) -> Result<()> {
+        if self.compares() {
+            return Ok(());
+        }
+        let cleared = self.clear().await;
+        self.report.settle(&self.shown(WORKSHOP), cleared)
+    }
+
+    /// Gives the directory of the bucket its attributes, if a restore has made it; otherwise
+    /// compares them.
+    pub async fn finish_root(&self) -> Result<()> {
+        let done = async {
+            let [wanted, found] = [
+                self.stored.read(getattr(self.buckets.source_root)).await,
+                self.there.read(getattr(self.buckets.target_root)).await,
+            ];
+            let (wanted, _) = wanted.map_err(Trouble::in_backup)?;
+            let ino = self.buckets.target_root;
+            let found = FoundDirectory { ino, inode: Some(found?.0) };
+            let source = self.buckets.source_root;
+            let item = Item {
+                source,
+                wanted: &wanted,
+                parent: Ino::ROOT,
+                name: b"",
+                path: b"",
+                is_hidden: false,
+            };
+            self.finish(&item, &found, self.selection.is_whole()).await
+        };
+        self.report.settle(&self.shown(b""), done.await)
+    }
+
+    async fn all(&self) -> Result<(), Trouble> {
+        let base = self.selection.base.as_deref().unwrap_or_default();
+        let Some(target) = self.base(names(base)).await? else { return Ok(()) };
+        Ok(self.children(self.buckets.source_root, target, b"").await?)
+    }
+
+    /// Finds directories outside of the backup, and makes missing ones.
+    async fn base<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<Option<Ino>, Trouble> {
+        let mut ino = self.buckets.target_root;
+        for name in names {
+            ino = match self.there.lookup(ino, name.as_bytes()).await? {
+                Some((found, inode)) if inode.is_directory() => found,
+                Some(_) => return Err(Trouble::Single(format!("{name} is no directory"))),
+                None if self.compares() => {
+                    self.report.failed(&self.shown(b""), format!("{name} is not there"))?;
+                    return Ok(None);
+                }
+                None => {
+                    let name = name.as_bytes().to_vec();
+                    let verb = Mkdir { parent: ino, name, mode: 0o755, umask: 0 };
+                    self.there.run(verb).await?.0
+                }
+            };
+        }
+        Ok(Some(ino))
+    }
+
+    /// Walks over one file or directory.
+    async fn single(&self, only: &str) -> Result<(), Trouble> {
+        let mut way: Vec<&str> = names(only).collect();
+        let Some(last) = way.pop() else { return Ok(()) };
+        let mut bases: Vec<&str> =
+            self.selection.base.as_deref().map(names).into_iter().flatten().collect();
+        let renamed = bases.pop();
+        let (mut source, mut path) = (self.buckets.source_root, Vec::new());
+        let Some(mut parent) = self.base(bases.into_iter()).await? else { return Ok(()) };
+        let mut passed = Vec::new();
+        for name in way {
+            let (ino, wanted) = self.in_backup(source, name).await?;
+            (source, path) = (ino, join(&path, name.as_bytes()));
+            if renamed.is_some() {
+                continue;
+            }
+            let item = Item {
+                source,
+                wanted: &wanted,
+                parent,
+                name: name.as_bytes(),
+                path: &path,
+                is_hidden: false,
+            };
+            let Some(found) = self.directory_of(&item).await? else { return Ok(()) };
+            let (ino, place) = (found.ino, (parent, path.clone()));
+            passed.push((source, wanted, place, found));
+            parent = ino;
+        }
+        let (ino, inode) = self.in_backup(source, last).await?;
+        let name = renamed.unwrap_or(last).as_bytes();
+        let path = join(&path, last.as_bytes());
+        let item =
+            Item { source: ino, wanted: &inode, parent, name, path: &path, is_hidden: false };
+        if inode.is_directory() {
+            self.directory(&item, true).await?;
+        } else {
+            self.file(&item).await?;
+        }
+        for (source, wanted, (parent, path), found) in passed.iter().rev() {
+            let item = Item {
+                source: *source,
+                wanted,
+                parent: *parent,
+                name: b"",
+                path,
+                is_hidden: false,
+            };
+            self.finish(&item, found, false).await?;
+        }
+        Ok(())
+    }
+
+    async fn in_backup(&self, parent: Ino, name: &str) -> Result<(Ino, Inode), Trouble> {
+        let found = self.stored.read(Lookup { parent, name: name.as_bytes().to_vec() }).await;
+        found.map_err(Trouble::in_backup)
+    }
+
+    /// Walks over what a directory in the backup has.
+    async fn children(&self, source: Ino, target: Ino, path: &[u8]) -> Result<()> {
+        let mut after = None;
+        loop {
+            let verb = Readdir { ino: source, after, limit: PAGE, attributes: true };
+            let Page { entries, skipped, next } = match self.stored.read(verb).await {
+                Ok(page) => page,
+                Err(error) => {
+                    let text = format!("in the backup: {error}");
+                    return self.report.failed(&self.shown(path), text);
+                }
+            };
+            if skipped > 0 {
+                self.hides.store(true, Ordering::Relaxed);
+            }
+            let is_workshop = |entry: &ListedEntry| path.is_empty() && *entry.name == *WORKSHOP;
+            let entries = entries.into_iter().filter(|entry| !is_workshop(entry));
+            let (directories, files): (Vec<ListedEntry>, Vec<ListedEntry>) =
+                entries.partition(|entry| entry.kind == Kind::Directory);
+            stream::iter(files.iter().map(Ok::<_, Failure>))
+                .try_for_each_concurrent(self.jobs, |entry| self.entry(entry, target, path))
+                .await?;
+            for entry in &directories {
+                Box::pin(self.entry(entry, target, path)).await?;
+            }
+            after = next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn entry(&self, entry: &ListedEntry, parent: Ino, directory: &[u8]) -> Result<()> {
+        let path = join(directory, &entry.name);
+        let is_directory = entry.kind == Kind::Directory;
+        let part = self.selection.part(&path, is_directory);
+        let (Some(wanted), true) = (&entry.inode, part != Part::Nothing) else { return Ok(()) };
+        let item = Item {
+            source: entry.ino,
+            wanted,
+            parent,
+            name: &entry.name,
+            path: &path,
+            is_hidden: false,
+        };
+        let done = if is_directory {
+            Box::pin(self.directory(&item, part == Part::All)).await
+        } else {
+            self.file(&item).await
+        };
+        self.report.settle(&self.shown(&path), done)
+    }
+
+    async fn directory(&self, item: &Item<'_>, is_whole: bool) -> Result<(), Trouble> {
+        let Some(found) = self.directory_of(item).await? else { return Ok(()) };
+        self.children(item.source, found.ino, item.path).await?;
+        self.finish(item, &found, is_whole).await
+    }
+
+    /// Finds the directory on the server, or makes it; `None` if there is none then.
+    async fn directory_of(&self, item: &Item<'_>) -> Result<Option<FoundDirectory>, Trouble> {
+        let (parent, name) = (item.parent, item.name.to_vec());
+        match self.there.lookup(parent, item.name).await? {
+            Some((ino, inode)) if inode.is_directory() => {
+                return Ok(Some(FoundDirectory { ino, inode: Some(inode) }));
+            }
+            Some(_) if self.task == (Task::Restore { replace: true }) => {
+                self.there.run(Unlink { parent, name: name.clone() }).await?;
+            }
+            Some(_) => {
+                self.differs(item.path, "a file has the name of the directory")?;
+                return Ok(None);
+            }
+            None if self.compares() => {
+                self.differs(item.path, "it is not there")?;
+                return Ok(None);
+            }
+            None => {}
+        }
+        let verb = Mkdir { parent, name, mode: UNFINISHED_MODE, umask: 0 };
+        let (ino, _) = self.there.run(verb).await?;
+        Ok(Some(FoundDirectory { ino, inode: None }))
+    }
+
+    /// Gives a directory its attributes once everything in it is there, if that is to be done;
+    /// otherwise compares them. Those of a directory on the way to what is selected are given only
+    /// to one that a restore has made.
+    async fn finish(
+        &self,
+        item: &Item<'_>,
+        found: &FoundDirectory,
+        is_whole: bool,
+    ) -> Result<(), Trouble> {
+        let is_own = found.is_own() && !self.compares();
+        if !is_own && !is_whole {
+            return Ok(());
+        }
+        if !is_own {
+            let Some(why) = self.difference_of_directory(item, found.ino).await? else {
+                self.report.same();
+                return Ok(());
+            };
+            if !self.replaces() {
+                return Ok(self.differs(item.path, why)?);
+            }
+        }
+        self.set_attributes(item, found.ino, found.inode.is_some()).await?;
+        self.report.directory();
+        Ok(())
+    }
+
+    /// Returns the first difference of a directory. Its time counts only if it is to be replaced:
+    /// names that came back have changed it.
+    async fn difference_of_directory(
+        &self,
+        item: &Item<'_>,
+        ino: Ino,
+    ) -> Result<Option<String>, Trouble> {
+        let (inode, _) = self.there.read(getattr(ino)).await?;
+        let found = self.difference(item, ino, &inode).await?;
+        let is_old = self.replaces() && inode.mtime != item.wanted.mtime;
+        Ok(found.or_else(|| is_old.then(|| "its time differs".to_owned())))
+    }
+
+    async fn file(&self, item: &Item<'_>) -> Result<(), Trouble> {
+        let found = if item.is_hidden {
+            let (bucket, key) = (self.buckets.target.clone(), self.key(item)?);
+            self.there.read(FindKey { bucket, key }).await?
+        } else {
+            self.there.lookup(item.parent, item.name).await?
+        };
+        let is_there = found.is_some();
+        match found {
+            Some((_, inode)) if inode.is_directory() => {
+                return Ok(self.differs(item.path, "a directory has the name of the file")?);
+            }
+            Some((ino, inode)) => match self.difference(item, ino, &inode).await? {
+                None => {
+                    self.report.same();
+                    return Ok(());
+                }
+                Some(why) if !self.replaces() => return Ok(self.differs(item.path, why)?),
+                Some(_) => {}
+            },
+            None if self.compares() => return Ok(self.differs(item.path, "it is not there")?),
+            None => {}
+        }
+        if item.wanted.nlink < 2 {
+            self.make(item, is_there).await?;
+            return Ok(());
+        }
+        let made = self.made(item.source);
+        let mut made = made.lock().await;
+        if let Some(ino) = *made {
+            self.link(ino, item, is_there).await?;
+            self.report.file(0);
+        } else {
+            *made = Some(self.make(item, is_there).await?);
+        }
+        Ok(())
+    }
+
+    /// Returns the place of the number that a file with several names has on the server.
+    fn made(&self, source: Ino) -> Arc<AsyncMutex<Option<Ino>>> {
+        Arc::clone(self.links.lock().entry(source).or_default())
+    }
+
+    async fn link(&self, ino: Ino, item: &Item<'_>, is_there: bool) -> Result<(), Trouble> {
+        let (parent, name) = (item.parent, item.name.to_vec());
+        if !is_there && !item.is_hidden {
+            self.there.run(Link { ino, parent, name }).await?;
+            return Ok(());
+        }
+        let (workshop, own) = (self.workshop().await?, own_name(item.source));
+        let again = self.there.run(Link { ino, parent: workshop, name: own.clone() }).await;
+        if let Err(Error::Exists(_)) = again {
+            self.there.run(Unlink { parent: workshop, name: own.clone() }).await?;
+            self.there.run(Link { ino, parent: workshop, name: own.clone() }).await?;
+        } else {
+            again?;
+        }
+        self.place(item, own, is_there).await
+    }
+
+    /// Makes a file, and gives it its name once it is whole.
+    async fn make(&self, item: &Item<'_>, is_there: bool) -> Result<Ino, Trouble> {
+        let (workshop, own) = (self.workshop().await?, own_name(item.source));
+        let target = if item.wanted.kind == Kind::Symlink {
+            let target = self.stored.read(Readlink { ino: item.source }).await;
+            target.map_err(Trouble::in_backup)?
+        } else {
+            Bytes::new()
+        };
+        let ino = match self.create(item.wanted.kind, workshop, &own, &target).await {
+            // An interrupted run has left it.
+            Err(Error::Exists(_)) => {
+                self.there.run(Unlink { parent: workshop, name: own.clone() }).await?;
+                self.create(item.wanted.kind, workshop, &own, &target).await?
+            }
+            made => made?,
+        };
+        if item.wanted.kind == Kind::File {
+            self.bar.inc_length(item.wanted.size);
+            let opened = self.stored.fs.open_inode(&self.stored.caller, item.source, true).await;
+            let object = opened.map_err(Trouble::in_backup)?;
+            content::copy(&object, self.there, ino, self.bar).await?;
+        }
+        self.set_attributes(item, ino, false).await?;
+        self.place(item, own, is_there).await?;
+        self.report.file(item.wanted.size);
+        Ok(ino)
+    }
+
+    async fn create(
+        &self,
+        kind: Kind,
+        parent: Ino,
+        name: &[u8],
+        target: &Bytes,
+    ) -> cairn_base::Result<Ino> {
+        let (name, mode, umask) = (name.to_vec(), 0o600, 0);
+        let there = self.there;
+        Ok(match kind {
+            Kind::File => there.run(Create { parent, name, mode, umask, exclusive: true }).await?.0,
+            Kind::Symlink => {
+                let target = target.clone();
+                there.run(cairn_fs::ops::symlink::Symlink { parent, name, target }).await?.0
+            }
+            Kind::Fifo | Kind::Socket => {
+                there.run(Mknod { parent, name, kind, mode, umask }).await?.0
+            }
+            Kind::Directory => return Err(Error::Invalid("a directory is no file".into())),
+        })
+    }
+
+    /// Moves a file from the workshop to its place.
+    async fn place(&self, item: &Item<'_>, own: Vec<u8>, is_there: bool) -> Result<(), Trouble> {
+        let source_parent = self.workshop().await?;
+        if item.is_hidden {
+            let (bucket, key) = (self.buckets.target.clone(), self.key(item)?);
+            let (parent, name, replace) = (source_parent, own, is_there);
+            return Ok(self.there.run(RestoreKey { parent, name, bucket, key, replace }).await?);
+        }
+        let mode = if is_there { RenameMode::Replace } else { RenameMode::NoReplace };
+        let verb = Rename {
+            source_parent,
+            source_name: own,
+            target_parent: item.parent,
+            target_name: item.name.to_vec(),
+            mode,
+        };
+        Ok(self.there.run(verb).await?)
+    }
+
+    /// Returns the directory in which files are made.
+    async fn workshop(&self) -> Result<Ino, Trouble> {
+        let find = || async {
+            let (parent, name) = (self.buckets.target_root, WORKSHOP.to_vec());
+            match self.there.lookup(parent, WORKSHOP).await? {
+                Some((ino, inode)) if inode.is_directory() => Ok(ino),
+                Some(_) => Err(Error::Exists("a file that only a restore uses".into())),
+                None => {
+                    let verb = Mkdir { parent, name, mode: 0o700, umask: 0 };
+                    Ok(self.there.run(verb).await?.0)
+                }
+            }
+        };
+        Ok(*self.workshop.get_or_try_init(find).await?)
+    }
+
+    /// Removes the directory in which files are made, and what interrupted runs have left there.
+    async fn clear(&self) -> Result<(), Trouble> {
+        let root = self.buckets.target_root;
+        let Some((ino, inode)) = self.there.lookup(root, WORKSHOP).await? else { return Ok(()) };
+        if !inode.is_directory() {
+            return Ok(());
+        }
+        loop {
+            let verb = Readdir { ino, after: None, limit: PAGE, attributes: false };
+            let page = self.there.read(verb).await?;
+            if page.entries.is_empty() {
+                break;
+            }
+            for entry in page.entries {
+                self.there.run(Unlink { parent: ino, name: entry.name.to_vec() }).await?;
+            }
+        }
+        self.there.run(Rmdir { parent: root, name: WORKSHOP.to_vec() }).await?;
+        Ok(())
+    }
+
+    async fn set_attributes(
+        &self,
+        item: &Item<'_>,
+        ino: Ino,
+        was_there: bool,
+    ) -> Result<(), Trouble> {
+        let wanted = self.xattrs(item).await?;
+        if was_there {
+            let former = self.there.read(ListXattrs { ino }).await?;
+            for name in former.into_iter().filter(|name| List::named(name).is_none()) {
+                if !wanted.iter().any(|(other, _)| *other == name) {
+                    self.there.run(RemoveXattr { ino, name: name.to_vec() }).await?;
+                }
+            }
+        }
+        for (name, value) in wanted {
+            let (name, mode) = (name.to_vec(), XattrMode::Set);
+            self.there.run(SetXattr { ino, name, value, mode }).await?;
+        }
+        let tags = self.tags(item).await?;
+        let from = Inode { content: Content::Empty, unknown: Vec::new(), ..item.wanted.clone() };
+        Ok(self.there.run(RestoreAttributes { ino, from, tags }).await?)
+    }
+
+    /// Reads the extended attributes in the backup, without access control lists.
+    async fn xattrs(&self, item: &Item<'_>) -> Result<Vec<(Bytes, Bytes)>, Trouble> {
+        let ino = item.source;
+        let mut found = Vec::new();
+        if item.wanted.xattr_count == 0 {
+            return Ok(found);
+        }
+        let names = self.stored.read(ListXattrs { ino }).await.map_err(Trouble::in_backup)?;
+        for name in names.into_iter().filter(|name| List::named(name).is_none()) {
+            let value = self.stored.read(GetXattr { ino, name: name.to_vec() }).await;
+            found.push((name, value.map_err(Trouble::in_backup)?));
+        }
+        Ok(found)
+    }
+
+    async fn tags(&self, item: &Item<'_>) -> Result<Vec<(String, String)>, Trouble> {
+        if item.wanted.object.as_ref().is_none_or(|object| object.tag_count == 0) {
+            return Ok(Vec::new());
+        }
+        let (bucket, key) = (self.buckets.source.clone(), key_of(item.path, item.wanted)?);
+        self.stored.read(GetTags { bucket, key }).await.map_err(Trouble::in_backup)
+    }
+
+    /// Returns the first difference between what the backup has and what has its name on the
+    /// server.
+    async fn difference(
+        &self,
+        item: &Item<'_>,
+        ino: Ino,
+        found: &Inode,
+    ) -> Result<Option<String>, Trouble> {
+        if let Some(why) = of_inodes(item.wanted, found) {
+            return Ok(Some(why));
+        }
+        if item.wanted.kind == Kind::Symlink {
+            let wanted = self.stored.read(Readlink { ino: item.source }).await;
+            if wanted.map_err(Trouble::in_backup)? != self.there.read(Readlink { ino }).await? {
+                return Ok(Some("it leads elsewhere".to_owned()));
+            }
+        }
+        if self.xattrs_differ(item, ino, found).await? {
+            return Ok(Some("its extended attributes differ".to_owned()));
+        }
+        let tags = self.tags(item).await?;
+        if !tags.is_empty() {
+            let path = self.selection.target(item.path);
+            let (bucket, key) = (self.buckets.target.clone(), key_of(&path, item.wanted)?);
+            if self.there.read(GetTags { bucket, key }).await? != tags {
+                return Ok(Some("its tags differ".to_owned()));
+            }
+        }
+        if self.task == (Task::Compare { bytes: true }) && item.wanted.kind == Kind::File {
+            let opened = self.stored.fs.open_inode(&self.stored.caller, item.source, true).await;
+            let wanted = opened.map_err(Trouble::in_backup)?;
+            let other = self.there.fs.open_inode(&self.there.caller, ino, true).await?;
+            if let Some(offset) = content::difference(&wanted, &other).await? {
+                return Ok(Some(format!("its bytes differ after offset {offset}")));
+            }
+            self.bar.inc_length(item.wanted.size);
+            self.bar.inc(item.wanted.size);
+        }
+        if item.wanted.nlink > 1 && !item.wanted.is_directory() {
+            let made = self.made(item.source);
+            let mut made = made.lock().await;
+            if *made.get_or_insert(ino) != ino {
+                return Ok(Some("it is another file than its other names".to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn xattrs_differ(
+        &self,
+        item: &Item<'_>,
+        ino: Ino,
+        found: &Inode,
+    ) -> Result<bool, Trouble> {
+        if item.wanted.xattr_count != found.xattr_count {
+            return Ok(true);
+        }
+        for (name, value) in self.xattrs(item).await? {
+            match self.there.read(GetXattr { ino, name: name.to_vec() }).await {
+                Ok(other) if other == value => {}
+                Ok(_) | Err(Error::NotFound(_)) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the key on the server.
+    fn key(&self, item: &Item<'_>) -> Result<String, Trouble> {
+        key_of(&self.selection.target(item.path), item.wanted)
+    }
+
+    /// Restores or compares an object that POSIX cannot show.
+    pub async fn hidden(&self, listed: &ListedObject) -> Result<(), Trouble> {
+        let (source, wanted, path) = (listed.ino, &listed.inode, listed.key.as_bytes());
+        let (parent, name) = (self.buckets.target_root, &b""[..]);
+        let item = Item { source, wanted, parent, name, path, is_hidden: true };
+        self.file(&item).await?;
+        if self.compares() { Ok(()) } else { self.settle_directory(&listed.key).await }
+    }
+
+    /// Gives the last directory on the way to a key, of those that POSIX can show, its attributes
+    /// again, if they are those of the backup: a name that was added has changed its times, and it
+    /// may be implicit only while it has names.
+    async fn settle_directory(&self, key: &str) -> Result<(), Trouble> {
+        let (mut source, mut path) = (self.buckets.source_root, String::new());
+        let mut last = None;
+        for name in key.split('/').take_while(|name| !name.is_empty()) {
+            let lookup = Lookup { parent: source, name: name.as_bytes().to_vec() };
+            match self.stored.read(lookup).await {
+                Ok((ino, inode)) if inode.is_directory() => {
+                    path.push_str(if path.is_empty() { "" } else { "/" });
+                    path.push_str(name);
+                    source = ino;
+                    last = Some(inode);
+                }
+                _ => break,
+            }
+        }
+        let Some(wanted) = last else { return Ok(()) };
+        let target = self.selection.target(path.as_bytes());
+        let mut ino = self.buckets.target_root;
+        for name in target.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            match self.there.lookup(ino, name).await? {
+                Some((found, _)) => ino = found,
+                None => return Ok(()),
+            }
+        }
+        let (found, _) = self.there.read(getattr(ino)).await?;
+        if of_inodes(&wanted, &found).is_none() {
+            let (wanted, path, parent) = (&wanted, path.as_bytes(), ino);
+            let item = Item { source, wanted, parent, name: b"", path, is_hidden: false };
+            self.set_attributes(&item, ino, true).await?;
+        }
+        Ok(())
+    }
+
+    pub fn compares(&self) -> bool {
+        matches!(self.task, Task::Compare { .. })
+    }
+
+    pub fn replaces(&self) -> bool {
+        self.task == (Task::Restore { replace: true })
+    }
+
+    /// Reports something that is not as in the backup, and stays so.
+    pub fn differs(&self, path: &[u8], why: impl std::fmt::Display) -> Result<()> {
+        let name = self.shown(path);
+        if self.compares() { self.report.failed(&name, why) } else { self.report.left(&name, why) }
+    }
+
+    /// Shows the place that a path of the backup gets.
+    pub fn shown(&self, path: &[u8]) -> String {
+        let path = self.selection.target(path);
+        format!("{}/{}", self.buckets.target, String::from_utf8_lossy(&path))
+    }
+}
+
+fn getattr(ino: Ino) -> cairn_fs::ops::getattr::Getattr {
+    cairn_fs::ops::getattr::Getattr { ino }
+}
+
+/// Returns the name of a file in the workshop.
+fn own_name(source: Ino) -> Vec<u8> {
+    format!("{:016x}", source.0).into_bytes()
+}
+
+/// Returns the key of a file or a directory.
+fn key_of(path: &[u8], inode: &Inode) -> Result<String, Trouble> {
+    let path = String::from_utf8(path.to_vec());
+    let mut key = path.map_err(|_| Trouble::Single("its name is not UTF-8".to_owned()))?;
+    if inode.is_directory() {
+        key.push('/');
+    }
+    Ok(key)
+}
