@@ -99,7 +99,7 @@ impl Settings<'_> {
             self.report.other();
             return Ok(Some(id));
         };
-        // One that an interrupted restore has made: it becomes read-only in the end.
+        // A bucket of an interrupted restore becomes read-only in the end.
         let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
         let is_own = inode.mode & MODE_BITS == UNFINISHED_MODE;
         let Some(why) = self.difference(stored, name, &bucket, &usage, is_own)? else {

@@ -73,7 +73,6 @@ impl Restore<'_> {
         let buckets = settings::list(self.stored, self.order.bucket.as_deref()).await?;
         self.walk(&buckets, self.order.task, self.report).await?;
         if matches!(self.order.task, Task::Restore { .. }) {
-            // What was counted as equal before is equal again.
             let compared = self.report.of_comparison();
             self.walk(&buckets, Task::Compare { bytes: false }, &compared).await?;
             self.report.add_failures(compared);

@@ -104,7 +104,7 @@ struct FoundDirectory {
 }
 
 impl FoundDirectory {
-    /// Returns true if this walk or one that was interrupted has made it.
+    /// Returns true if this walk has made it, or a walk before that was interrupted.
     fn is_own(&self) -> bool {
         self.inode.as_ref().is_none_or(|inode| inode.mode & MODE_BITS == UNFINISHED_MODE)
     }
@@ -353,8 +353,8 @@ impl<'a> Tree<'a> {
     }
 
     /// Gives a directory its attributes once everything in it is there, if that is to be done;
-    /// otherwise compares them. Those of a directory on the way to what is selected are given only
-    /// to one that a restore has made.
+    /// otherwise compares them. A directory on the way to what is selected gets them only if a
+    /// restore has made it.
     async fn finish(
         &self,
         item: &Item<'_>,

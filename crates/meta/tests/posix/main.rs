@@ -21,5 +21,6 @@ mod ordered_listings;
 mod permissions;
 mod random;
 mod renames;
+mod restores;
 mod retained;
 mod runs;
