@@ -17,14 +17,15 @@ use crate::mount::session::StoreSession;
 
 pub struct Destination {
     pub fs: Fs,
-    pub server: Server,
+    /// Its client has a runtime, which must not be dropped within another one: the caller of
+    /// [`Destination::open`] keeps it, too.
+    pub server: Arc<Server>,
     /// Root, without an identity of POSIX: no mode is checked.
     pub caller: Caller,
 }
 
 impl Destination {
-    pub async fn open(connection: &Connection) -> Result<Destination> {
-        let server = connection.open()?;
+    pub async fn open(connection: &Connection, server: &Arc<Server>) -> Result<Destination> {
         // Without `hasty`, what an operation has done is durable when it returns.
         let config = client::Config { patience: waits::SLOW_SERVER, ..client::Config::default() };
         let opened = StoreSession::open(vec![connection.known()?], config).await?;
@@ -37,7 +38,7 @@ impl Destination {
         }
         let config = cairn_fs::Config::default();
         let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), clock, config);
-        Ok(Destination { fs, server, caller: Caller::verified(user) })
+        Ok(Destination { fs, server: Arc::clone(server), caller: Caller::verified(user) })
     }
 
     pub async fn run<V: WireVerb>(&self, verb: V) -> cairn_base::Result<V::Reply> {

@@ -150,8 +150,8 @@ impl Settings<'_> {
         usage: &Usage,
         is_own: bool,
     ) -> Result<Option<&'static str>> {
-        let shown = block_in_place(|| self.there.server.send("GET", &bucket_path(name)))?;
-        let shown: api::Bucket = shown.json()?;
+        let shown: api::Bucket =
+            block_in_place(|| self.there.server.send("GET", &bucket_path(name))?.json())?;
         let granted = |rights: &[(UserId, Rights)]| {
             let mut bits: Vec<u8> = rights.iter().map(|(_, rights)| rights.bits()).collect();
             bits.sort_unstable();

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cairn_auth::SealKey;
@@ -47,10 +48,11 @@ pub fn run(
     connection: &Connection,
     order: &Order,
 ) -> Result<RestoreReport> {
+    let server = Arc::new(connection.open()?);
     let scratch = Scratch::make(&order.scratch)?;
     let stored = StoredState::open(repository, state, &scratch, order.jobs)?;
     let done = stored.runtime.block_on(async {
-        let there = Destination::open(connection).await?;
+        let there = Destination::open(connection, &server).await?;
         let report = RestoreReport::default();
         let restore = Restore { stored: &stored, there: &there, report: &report, order };
         let done = restore.run().await;
