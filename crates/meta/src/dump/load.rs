@@ -26,6 +26,25 @@ pub fn load(
     anew: &dyn Fn(&ClusterMap) -> Result<ClusterMap>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Summary> {
+    let convert = |key: &[u8], row: Bytes| loaded(key, row, anew);
+    commit_rows(engine, input, &convert, Vec::new(), progress)
+}
+
+/// Converts a row of a dump, by its key, into the row that is kept.
+pub type Conversion<'a> = dyn Fn(&[u8], Bytes) -> Result<Bytes> + 'a;
+
+/// Commits all rows of a dump like [`load`], each as `convert` returns it, and `added` together
+/// with the row that makes them a store.
+///
+/// # Errors
+/// Those of [`load`], and of `convert`.
+pub fn commit_rows(
+    engine: &dyn Engine,
+    input: &mut dyn Read,
+    convert: &Conversion<'_>,
+    added: Vec<Change>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Summary> {
     require_nothing(engine)?;
     let mut reader = Reader::open(input)?;
     let mut writer = SoleWriter::take_over(engine, reader.header.batch)?;
@@ -40,15 +59,16 @@ pub fn load(
                 // Made anew, when the directory is listed.
             } else if key == cluster {
                 // Copied, so that the row does not keep its section in memory.
-                last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value))))
+                let row = convert(&key, Bytes::copy_from_slice(&value))?;
+                last = Some((cluster.clone(), Some(row)))
             } else {
-                changes.push((key.clone(), Some(loaded(&key, value, anew)?)))
+                changes.push((key.clone(), Some(convert(&key, value)?)))
             }
         }
         writer.commit(changes)?;
         progress(reader.summary.rows);
     }
-    writer.commit(last.into_iter().collect())?;
+    writer.commit(added.into_iter().chain(last).collect())?;
     Ok(reader.summary)
 }
 
@@ -61,13 +81,21 @@ fn loaded(
 ) -> Result<Bytes> {
     match key.first() {
         _ if *key == *keys::map() => Ok(anew(&ClusterMap::decode(&row)?)?.encode()),
-        _ if *key == *keys::owned_epoch() => Ok(encode_number(0)),
+        Some(b's') => Ok(Session { loaded: true, ..Session::decode(&row)? }.encode()),
+        _ => Ok(counted_anew(key, row)),
+    }
+}
+
+/// Returns a row without what masters of another log know better: what belongs to users is counted
+/// anew, and directories get new ordered entries.
+pub fn counted_anew(key: &[u8], row: Bytes) -> Bytes {
+    match key.first() {
+        _ if *key == *keys::owned_epoch() => encode_number(0),
         Some(b't') => {
             let tally = Tally::decode(&row);
-            Ok(tally.map_or(row, |tally| Tally { order: None, ..tally }.encode()))
+            tally.map_or(row, |tally| Tally { order: None, ..tally }.encode())
         }
-        Some(b's') => Ok(Session { loaded: true, ..Session::decode(&row)? }.encode()),
-        _ => Ok(row),
+        _ => row,
     }
 }
 

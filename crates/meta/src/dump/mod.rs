@@ -10,6 +10,7 @@
 //!
 //! It is not: a copy of blocks, nor a way to merge stores.
 
+mod adoption;
 mod format;
 mod load;
 mod read;
@@ -21,6 +22,7 @@ use crate::engine::Engine;
 use crate::keys;
 use crate::rows::StoreIdentity;
 
+pub use adoption::{ADOPTION_HOLD, ClusterRows, RowDifference, RowFault, compare, skip_numbers};
 pub use load::load;
 pub use read::{each, verify};
 pub use write::{Writer, write};

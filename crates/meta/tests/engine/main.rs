@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
+mod adoptions;
 mod bit_flips_in_the_log;
 mod checkpoints_are_counted;
 mod checks_hold_no_reader;
