@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::GroupId;
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::{Beat, StoreState};
 use cairn_cluster::data::{Chunkserver, MapSource, Pool, Sick};
@@ -62,6 +63,11 @@ impl ChunkserverNode {
             let (copying, groups) = (copies.progress(), store.bytes_by_group());
             Beat { disk, store: state, copying, groups, ..own() }
         });
+    }
+
+    /// Keeps the blocks of groups for which `stays` returns true, also when others hold them.
+    pub fn keep(&self, stays: impl Fn(GroupId) -> bool + Send + Sync + 'static) {
+        self.copies.keep(Box::new(stays));
     }
 
     /// Returns the taker of connections that move blocks, for the listener.

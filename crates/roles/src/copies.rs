@@ -3,8 +3,8 @@
 //! belongs to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::map::Group;
@@ -41,11 +41,23 @@ pub struct Copies {
     running: Mutex<BTreeMap<GroupId, Arc<Progress>>>,
     /// Groups in which this node has not compared itself with the others since it was away.
     unchecked: Mutex<BTreeSet<GroupId>>,
+    /// Says of a group that others hold now whether its blocks stay here all the same.
+    stays: OnceLock<GroupTest>,
 }
+
+/// A test of a group.
+pub type GroupTest = Box<dyn Fn(GroupId) -> bool + Send + Sync>;
 
 impl Copies {
     pub fn new(agent: Arc<Agent>, served: Arc<Chunkserver>, store: Store) -> Copies {
-        Copies { agent, served, store, running: Mutex::default(), unchecked: Mutex::default() }
+        let (running, unchecked, stays) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Copies { agent, served, store, running, unchecked, stays }
+    }
+
+    /// Keeps the blocks of groups for which `stays` returns true, also when others hold them.
+    /// Later calls have no effect.
+    pub fn keep(&self, stays: GroupTest) {
+        let _ = self.stays.set(stays);
     }
 
     /// Returns the progress of each group that is being copied.
@@ -246,6 +258,9 @@ impl Copies {
         for id in self.store.groups() {
             let Some(group) = map.groups.get(&id) else { continue };
             if group.has(own) || !map.takes_writes(group) || self.running.lock().contains_key(&id) {
+                continue;
+            }
+            if self.stays.get().is_some_and(|stays| stays(id)) {
                 continue;
             }
             let blocks = self.store.inventory_now(id, None, PAGE);
