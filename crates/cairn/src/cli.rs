@@ -93,7 +93,7 @@ impl Cli {
             Command::Mount(args) => mount::run(args),
             Command::Stats(args) => mount::stats::run(args),
             Command::Inflight(args) => inflight::run(args),
-            Command::Cluster(args) => cluster::run(args),
+            Command::Cluster(args) => cluster::run(args, &Cli::command()),
             Command::Put(args) => put::run(args),
             Command::Get(args) => get::run(args),
             Command::Ls(args) => ls::run(args),
@@ -146,5 +146,24 @@ mod tests {
         check(&command, "", &mut faults);
         assert!(faults.is_empty(), "{faults:#?}");
         command.debug_assert();
+    }
+
+    #[test]
+    fn options_of_a_server_become_those_of_a_machine() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("server.toml");
+        let text = "[server]\ns3 = \"127.0.0.1:9100\"\ncache-mib = 77\ndurability = \"async\"\n";
+        std::fs::write(&file, text).unwrap();
+        let made = config::machine_options::of_server(&file, &Cli::command()).unwrap();
+        let table: toml::Table = toml::from_str(&made.text).unwrap();
+        let value = |role: &str, name: &str| table[role].get(name).map(ToString::to_string);
+        assert_eq!(value("node", "s3").as_deref(), Some("\"127.0.0.1:9100\""));
+        // The default of a machine is another.
+        assert_eq!(value("node", "http").as_deref(), Some("\"127.0.0.1:8080\""));
+        assert_eq!(value("gateway", "cache-mib").as_deref(), Some("77"));
+        assert_eq!(made.left_out.len(), 1, "{:?}", made.left_out);
+        assert!(made.left_out[0].starts_with("durability: "));
+        std::fs::write(&file, "[server]\nno-such-option = 1\n").unwrap();
+        assert!(config::machine_options::of_server(&file, &Cli::command()).is_err());
     }
 }

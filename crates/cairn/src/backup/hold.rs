@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_meta::dump::ADOPTION_HOLD;
 use serde::{Deserialize, Serialize};
 
 use super::renewing::Renewing;
@@ -33,6 +34,12 @@ pub fn end(server: &Server, id: &str) -> Result<()> {
     let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_id {
         return Err(Failure::usage(format!("{id:?}: not an id of a hold")));
+    }
+    if id.eq_ignore_ascii_case(&format!("{ADOPTION_HOLD:016x}")) {
+        return Err(Failure::new(
+            "this hold keeps what the way back of an adoption needs: `cairn cluster finalize DIR` \
+             ends it, on the machine that was adopted",
+        ));
     }
     server.send("DELETE", &format!("/admin/holds/{id}")).map(drop)
 }

@@ -1,12 +1,14 @@
 //! `cairn cluster`: creation of a cluster, admission of nodes, its status, and changes.
 
 mod add_disk;
+mod adopt;
 pub mod anew;
 pub mod bundle;
 pub mod copies;
 mod drain;
 pub mod edit;
 mod enable;
+mod finalize;
 mod fsck;
 pub mod init;
 pub mod join;
@@ -48,6 +50,8 @@ enum Command {
     Token(token::TokenArgs),
     Join(join::JoinArgs),
     Status(status::StatusArgs),
+    Adopt(adopt::AdoptArgs),
+    Finalize(finalize::FinalizeArgs),
     AddDisk(add_disk::AddDiskArgs),
     Drain(drain::DrainArgs),
     /// Cancel the drain of a node
@@ -64,12 +68,14 @@ enum Command {
     Replicas(edit::ReplicasArgs),
 }
 
-pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
+pub fn run(args: &ClusterArgs, whole: &clap::Command) -> Result<ExitCode> {
     match &args.command {
         Command::Init(args) => init::run(args),
         Command::Token(args) => token::run(args),
         Command::Join(args) => join::run(args),
         Command::Status(args) => status::run(args),
+        Command::Adopt(args) => adopt::run(args, whole),
+        Command::Finalize(args) => finalize::run(args),
         Command::AddDisk(args) => add_disk::run(args),
         Command::Drain(args) => drain::run(args),
         Command::Undrain(args) => edit::undrain(args),

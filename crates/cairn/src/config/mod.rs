@@ -16,6 +16,7 @@ mod file_options;
 
 mod check;
 mod example;
+pub mod machine_options;
 
 mod line;
 

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use cairn_base::Role;
 
+use super::adoption::AdoptionStep;
 use super::format::MetaPlace;
 use super::kind::DirectoryKind as Kind;
-use super::names::{CLUSTER_FILE, MACHINE, directory_of_role};
+use super::names::{ADOPTION_FILE, CLUSTER_FILE, MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
 /// Purpose of a command.
@@ -22,6 +23,8 @@ pub enum DirectoryUse {
     FirstMaster(MetaPlace),
     /// `cairn cluster join`: makes a node.
     Join,
+    /// `cairn cluster adopt`: makes a server the first machine of a cluster.
+    Adopt,
     /// `cairn master`, `chunkserver` or `gateway`: starts a node that has joined.
     Role(Role),
     /// `cairn meta load`: fills a store, or a master, that has lost its metadata.
@@ -55,12 +58,16 @@ impl DirectoryUse {
             (DirectoryUse::Server | DirectoryUse::Load | DirectoryUse::Restore, Kind::Server)
             | (DirectoryUse::Machine, Kind::Machine | Kind::MachineParts)
             | (DirectoryUse::Join, Kind::Joining)
+            | (DirectoryUse::Adopt, Kind::Server)
             | (DirectoryUse::Backup, Kind::Backup) => true,
             (
                 DirectoryUse::Server | DirectoryUse::Load | DirectoryUse::Restore,
                 Kind::Begun(place),
             ) => of_one_server.contains(place),
             (DirectoryUse::FirstMaster(wanted), Kind::Begun(place)) => wanted == *place,
+            (DirectoryUse::Adopt, Kind::Adoption(step)) => {
+                matches!(step, Some(AdoptionStep::Preparing | AdoptionStep::Moving))
+            }
             (DirectoryUse::Load, Kind::Node(roles)) => roles.contains(Role::Master),
             // The text about what it lacks says how to join.
             (DirectoryUse::Role(_), Kind::Joining) => true,
@@ -77,6 +84,7 @@ impl DirectoryUse {
             DirectoryUse::Machine => "cairn node".into(),
             DirectoryUse::FirstMaster(_) => "cairn cluster init".into(),
             DirectoryUse::Join => "cairn cluster join".into(),
+            DirectoryUse::Adopt => "cairn cluster adopt".into(),
             DirectoryUse::Role(role) => format!("cairn {role}"),
             DirectoryUse::Load => "cairn meta load".into(),
             DirectoryUse::Restore => "cairn restore".into(),
@@ -109,14 +117,16 @@ impl DirectoryUse {
                 | DirectoryUse::Role(_),
                 Kind::Server,
             ) => {
-                "To bring a store into a cluster, back it up and restore it there \
-                 (docs/backup.md). For something new choose an empty directory"
+                "`cairn cluster adopt` makes a stopped server the first machine of a cluster, with \
+                 all that it has (docs/from-one-to-three.md). For something new choose an empty \
+                 directory"
             }
             (DirectoryUse::Restore | DirectoryUse::Load, Kind::Node(_) | Kind::Machine) => {
                 "The metadata of a master are restored by `cairn restore TARGET --dump FILE` and \
                  `cairn meta load FILE DIR` (docs/cluster.md)"
             }
-            (_, Kind::OverwrittenServer) | (DirectoryUse::Role(_) | DirectoryUse::Load, _) => "",
+            (_, Kind::OverwrittenServer | Kind::Adoption(_))
+            | (DirectoryUse::Role(_) | DirectoryUse::Load, _) => "",
             _ => "For something new choose an empty directory",
         }
     }
@@ -130,6 +140,12 @@ fn what(kind: &Kind) -> String {
             "the store of a single server whose metadata `cairn cluster init` of a former version \
              has replaced"
                 .into()
+        }
+        Kind::Adoption(Some(AdoptionStep::Undoing)) => {
+            "a machine that becomes a server again, which was interrupted".into()
+        }
+        Kind::Adoption(_) => {
+            "a server that becomes the first machine of a cluster, which was interrupted".into()
         }
         Kind::Machine | Kind::MachineParts => "a machine of a cluster".into(),
         Kind::Node(roles) => match roles.iter().next() {
@@ -160,6 +176,17 @@ fn remedy(path: &Path, kind: &Kind) -> String {
     match kind {
         Kind::Server => format!("start it with `cairn server {shown}`"),
         Kind::OverwrittenServer => overwritten(path),
+        Kind::Adoption(None) => {
+            let file = path.join(ADOPTION_FILE);
+            format!("its file {} cannot be read: use the cairn that wrote it", file.display())
+        }
+        Kind::Adoption(Some(AdoptionStep::Undoing)) => {
+            format!("go on with `cairn cluster adopt {shown} --undo`")
+        }
+        Kind::Adoption(Some(_)) => format!(
+            "go on with `cairn cluster adopt {shown}`, or back with `cairn cluster adopt {shown} \
+             --undo`"
+        ),
         Kind::Machine | Kind::MachineParts => format!("start it with `cairn node {shown}`"),
         Kind::Node(roles) => match (machine_of(path), roles.iter().next()) {
             (Some(machine), _) => {
@@ -222,12 +249,13 @@ mod tests {
 
     use super::*;
 
-    const USES: [DirectoryUse; 11] = [
+    const USES: [DirectoryUse; 12] = [
         DirectoryUse::Server,
         DirectoryUse::Machine,
         DirectoryUse::FirstMaster(MetaPlace::Members),
         DirectoryUse::FirstMaster(MetaPlace::Directory),
         DirectoryUse::Join,
+        DirectoryUse::Adopt,
         DirectoryUse::Role(Role::Master),
         DirectoryUse::Role(Role::Chunkserver),
         DirectoryUse::Role(Role::Gateway),
@@ -244,8 +272,18 @@ mod tests {
     fn each_kind_has_its_commands_and_no_others() {
         let master = Kind::Node(Role::Master.into());
         for (kind, expected) in [
-            (Kind::Server, &[DirectoryUse::Server, DirectoryUse::Load, DirectoryUse::Restore][..]),
+            (
+                Kind::Server,
+                &[
+                    DirectoryUse::Server,
+                    DirectoryUse::Adopt,
+                    DirectoryUse::Load,
+                    DirectoryUse::Restore,
+                ][..],
+            ),
             (Kind::OverwrittenServer, &[]),
+            (Kind::Adoption(Some(AdoptionStep::Moving)), &[DirectoryUse::Adopt]),
+            (Kind::Adoption(Some(AdoptionStep::Undoing)), &[]),
             (Kind::Machine, &[DirectoryUse::Machine]),
             (Kind::MachineParts, &[DirectoryUse::Machine]),
             (master, &[DirectoryUse::Role(Role::Master), DirectoryUse::Load]),
@@ -276,8 +314,14 @@ mod tests {
         let path = Path::new("/srv/one");
         let said = |purpose: DirectoryUse, kind: &Kind| purpose.refusal(path, kind).to_string();
         let text = said(DirectoryUse::Machine, &Kind::Server);
-        for part in ["single server", "`cairn node`", "`cairn server /srv/one`", "docs/backup.md"] {
+        for part in ["single server", "`cairn node`", "`cairn server /srv/one`", "cluster adopt"] {
             assert!(text.contains(part), "{part}: {text}");
+        }
+        for purpose in [DirectoryUse::Server, DirectoryUse::Machine] {
+            let text = said(purpose, &Kind::Adoption(Some(AdoptionStep::Preparing)));
+            assert!(text.contains("`cairn cluster adopt /srv/one --undo`"), "{text}");
+            let text = said(purpose, &Kind::Adoption(Some(AdoptionStep::Undoing)));
+            assert!(text.contains("go on with `cairn cluster adopt /srv/one --undo`"), "{text}");
         }
         let text = said(DirectoryUse::Server, &Kind::Node(Role::Chunkserver.into()));
         assert!(text.contains("`cairn chunkserver /srv/one`"), "{text}");

@@ -6,6 +6,7 @@
 //!   cluster.toml               a node of a cluster, which has joined
 //!   machine.toml               a machine of `cairn node`; its nodes are in master, disk, gateway
 //!   head                       a backup
+//!   adoption.toml              a server on its way to be a machine, or back
 //! ```
 //!
 //! Former versions made a new thing beside another one. So a directory may be of several kinds.
@@ -17,9 +18,10 @@ use std::path::Path;
 
 use cairn_base::{Role, Roles};
 
+use super::adoption::{Adoption, AdoptionStep};
 use super::format::{self, Format, MetaPlace};
 use super::lock;
-use super::names::{CLUSTER_FILE, MACHINE, directory_of_role};
+use super::names::{ADOPTION_FILE, CLUSTER_FILE, MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 
 /// Names that may be in a directory that holds nothing yet.
@@ -47,6 +49,9 @@ pub enum DirectoryKind {
     Server,
     /// The store of a server whose metadata `cairn cluster init` of a former version replaced.
     OverwrittenServer,
+    /// A server whose adoption by a cluster, or the way back, was interrupted in this step, which
+    /// is none if the file cannot be read.
+    Adoption(Option<AdoptionStep>),
     /// A machine of `cairn node`.
     Machine,
     /// Directories for the nodes of a machine, before its first start.
@@ -104,6 +109,8 @@ struct Listing {
     has_head: bool,
     /// Set if `meta` or `blocks` has files of a store.
     has_data: bool,
+    /// Step of an adoption, if its file can be read.
+    step: Option<AdoptionStep>,
     parts: Vec<Part>,
 }
 
@@ -123,6 +130,7 @@ impl Listing {
         let has_head = text_of(&path.join(HEAD)).contains("\"cairn backup\"");
         let roles = roles_in(&text_of(&path.join(CLUSTER_FILE)));
         let has_data = has_files_of_store(path);
+        let step = Adoption::read(path).ok().flatten().map(|adoption| adoption.step);
         let mut parts = Vec::new();
         let is_of_parts = |name: &String| is_ignored(name) || is_of_parts(name);
         if !names.is_empty() && names.iter().all(is_of_parts) {
@@ -131,7 +139,7 @@ impl Listing {
                 parts.push(Part { role, kinds: Listing::read(&part)?.kinds() });
             }
         }
-        Ok(Listing { names, place, roles, has_head, has_data, parts })
+        Ok(Listing { names, place, roles, has_head, has_data, step, parts })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -139,6 +147,9 @@ impl Listing {
     }
 
     fn kinds(&self) -> Vec<DirectoryKind> {
+        if self.has(ADOPTION_FILE) && !self.step.is_some_and(AdoptionStep::is_of_machine) {
+            return vec![Kind::Adoption(self.step)];
+        }
         let mut kinds = Vec::new();
         if self.has(MACHINE) {
             kinds.push(Kind::Machine);
@@ -336,8 +347,33 @@ mod tests {
             (&[("lost+found/", ""), ("thesis.txt", "")], Kind::Foreign("thesis.txt".into())),
             (&[("blocks/", "")], Kind::Foreign("blocks".into())),
             (&[("machine.toml", "")], Kind::Machine),
+            (&[("adoption.toml", "damaged"), ("format", FORMAT)], Kind::Adoption(None)),
         ] {
             assert_eq!(kinds(entries), [kind], "{entries:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_on_its_way_is_neither_a_server_nor_a_machine() {
+        let store = [("format", FORMAT), ("secret.key", ""), ("meta/log-0", ""), ("blocks/", "")];
+        let step = |step: &str| {
+            format!("version = 1\nstep = \"{step}\"\nhost = \"a\"\nport = 7\nreplicas = 3\n")
+        };
+        for (word, expected) in [
+            ("preparing", AdoptionStep::Preparing),
+            ("moving", AdoptionStep::Moving),
+            ("undoing", AdoptionStep::Undoing),
+        ] {
+            let text = step(word);
+            let more = [("adoption.toml", &*text), ("machine.toml", ""), ("disk/blocks/", "")];
+            let entries = [&store[..], &more].concat();
+            assert_eq!(kinds(&entries), [Kind::Adoption(Some(expected))], "{word}");
+        }
+        for word in ["adopted", "finalizing"] {
+            let text = step(word);
+            let rest = [("secret.key", ""), ("meta/log-0", ""), ("disk/format", FORMAT)];
+            let more = [("adoption.toml", &*text), ("machine.toml", "")];
+            assert_eq!(kinds(&[&rest[..], &more].concat()), [Kind::Machine], "{word}");
         }
     }
 

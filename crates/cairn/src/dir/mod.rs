@@ -8,6 +8,7 @@
 //!   DIR/member       a member of several masters has begun here: it must not begin anew
 //!   DIR/blocks/      the block store's
 //!   DIR/scrub        when the last scrub ended and what it found
+//!   DIR/adoption.toml  how far the store is on its way to be a machine of a cluster
 //! ```
 
 mod format;
@@ -16,6 +17,8 @@ mod names;
 
 mod secret;
 mod sizes;
+
+pub mod adoption;
 
 mod kind;
 
@@ -33,7 +36,7 @@ pub use directory_use::DirectoryUse;
 pub use format::{Format, MetaPlace};
 pub use kind::DirectoryKind;
 use lock::Lock;
-pub use names::{CLUSTER_FILE, MACHINE, directory_of_role};
+pub use names::{ADOPTION_DUMP, CLUSTER_FILE, MACHINE, directory_of_role};
 use sizes::Sizes;
 
 /// Returns the directories of the nodes of a machine; `None` if `dir` is not that of a machine.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cairn_base::{RealDisk, Role};
+use cairn_base::{GroupId, RealDisk, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::Beat;
 use cairn_cluster::data::ReplicatedBlocks;
@@ -18,7 +18,7 @@ use super::files::{self, Files, Near};
 use super::listen;
 use super::{process_facts, status};
 use crate::config::ConfigArgs;
-use crate::dir::{DataDir, MetaPlace};
+use crate::dir::{DataDir, MetaPlace, adoption};
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::server::scrub::{self, OnDamage};
@@ -89,6 +89,8 @@ pub async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let store = open(&dir).await?;
     let own = node.loaded.identity.node();
     let ready = ChunkserverNode::new(node.running()?, store.clone());
+    let place = args.dir.clone();
+    ready.keep(move |group| group == GroupId::LOCAL && adoption::may_be_undone(&place));
     let url = files.as_ref().map(Files::shown).unwrap_or_default();
     let (zone, weight) = (args.zone.clone(), args.weight);
     ready.beat(u128::from_be_bytes(dir.format.disk), move || {

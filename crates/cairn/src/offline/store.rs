@@ -57,9 +57,7 @@ impl Frozen {
                 metadata.engine
             }
         };
-        let config = cairn_blocks::Config::new(dir.format.cluster, dir.format.disk);
-        let blocks = Store::open(Arc::new(FrozenDisk::open(&dir.blocks())), config)
-            .map_err(|error| Failure::from(error).of(dir.blocks().display()))?;
+        let blocks = frozen_blocks(&dir.blocks(), &dir.format)?;
         Ok(Frozen { blocks, engine, dir })
     }
 
@@ -109,11 +107,25 @@ pub fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
     if let Some(failure) = dir.overwritten() {
         return Err(failure);
     }
+    frozen_rows(&dir.meta(), dir.format.meta)
+}
+
+/// Returns the metadata in a directory of their own. Nothing there changes.
+pub fn frozen_rows(meta: &Path, place: MetaPlace) -> Result<Arc<dyn Engine>> {
+    require(meta)?;
     let config = embedded::Config { background: false, ..embedded::Config::default() };
-    let disk = Arc::new(FrozenDisk::open(&dir.meta()));
-    let engine: cairn_base::Result<Arc<dyn Engine>> = match dir.format.meta {
+    let disk = Arc::new(FrozenDisk::open(meta));
+    let engine: cairn_base::Result<Arc<dyn Engine>> = match place {
         MetaPlace::Members => FrozenMember::open(disk, config).map(|engine| Arc::new(engine) as _),
         _ => EmbeddedEngine::open(disk, config).map(|engine| Arc::new(engine) as _),
     };
-    engine.map_err(|error| Failure::from(error).of(dir.meta().display()))
+    engine.map_err(|error| Failure::from(error).of(meta.display()))
+}
+
+/// Returns the blocks in a directory of their own. Nothing there changes.
+pub fn frozen_blocks(blocks: &Path, format: &Format) -> Result<Store> {
+    require(blocks)?;
+    let config = cairn_blocks::Config::new(format.cluster, format.disk);
+    let opened = Store::open(Arc::new(FrozenDisk::open(blocks)), config);
+    opened.map_err(|error| Failure::from(error).of(blocks.display()))
 }

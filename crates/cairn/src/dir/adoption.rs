@@ -1,0 +1,160 @@
+//! The file `adoption.toml`: how far a server's directory is on its way to be the first machine of
+//! a cluster, or back. It is there until the adoption is undone or finalized.
+//!
+//! ```text
+//!   none ──► preparing ──► moving ──► adopted ──► finalizing ──► none: a machine
+//!               │            │           │
+//!               └────────────┴───────────┴──► undoing ──► none: a server
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::ADOPTION_FILE;
+use crate::failure::{Failure, Result};
+
+const VERSION: u32 = 1;
+/// Name of the file while it is being written.
+const NEW_NAME: &str = "adoption.new";
+
+/// The last step that was begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdoptionStep {
+    /// The parts of the machine are made beside the server, of which nothing changes.
+    Preparing,
+    /// The parts are whole. Blocks become those of the machine, by renames.
+    Moving,
+    /// The machine can run. The metadata of the server, and all blocks they name, are there too.
+    Adopted,
+    /// The blocks become those of the server again.
+    Undoing,
+    /// Files that only the server used are removed.
+    Finalizing,
+}
+
+/// An adoption, in the form of its file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adoption {
+    version: u32,
+    pub step: AdoptionStep,
+    /// Name or address of the machine, as `cairn node` has it.
+    pub host: String,
+    /// Port of its master.
+    pub port: u16,
+    /// Number of replicas of each block in the cluster.
+    pub replicas: u8,
+}
+
+impl AdoptionStep {
+    /// Returns true if a machine in this step may run.
+    pub fn is_of_machine(self) -> bool {
+        matches!(self, AdoptionStep::Adopted | AdoptionStep::Finalizing)
+    }
+}
+
+impl Adoption {
+    pub fn new(host: &str, port: u16, replicas: u8) -> Adoption {
+        let (version, step) = (VERSION, AdoptionStep::Preparing);
+        Adoption { version, step, host: host.to_owned(), port, replicas }
+    }
+
+    /// Reads the file of a directory; `None` if no adoption was begun there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of a newer version.
+    pub fn read(dir: &Path) -> Result<Option<Adoption>> {
+        let path = dir.join(ADOPTION_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::file(&path, &error)),
+        };
+        let shown = path.display();
+        let read: Adoption =
+            toml::from_str(&text).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
+        if read.version != VERSION {
+            return Err(Failure::new(format!(
+                "{shown}: version {}, this cairn knows {VERSION}: use the one that wrote it",
+                read.version
+            )));
+        }
+        Ok(Some(read))
+    }
+
+    /// Writes the file with another step, durably. It belongs to the owner of the directory.
+    pub fn enter(&mut self, dir: &Path, step: AdoptionStep) -> Result<()> {
+        self.step = step;
+        let text = toml::to_string(self).map_err(|error| Failure::new(error.to_string()))?;
+        replace(dir, &text).map_err(|error| Failure::file(&dir.join(ADOPTION_FILE), &error))
+    }
+
+    /// Removes the file, durably: the adoption has come to an end.
+    pub fn end(dir: &Path) -> Result<()> {
+        let path = dir.join(ADOPTION_FILE);
+        let removed = match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => File::open(dir).and_then(|dir| dir.sync_all()),
+        };
+        removed.map_err(|error| Failure::file(&path, &error))
+    }
+}
+
+/// Returns true if `disk` is that of a machine whose adoption may be undone: all blocks that were
+/// there before stay. An error counts as that.
+pub fn may_be_undone(disk: &Path) -> bool {
+    let Some(machine) = disk.parent() else { return false };
+    // Undoing needs them too, and finalizing ends this when the file goes.
+    machine.join(ADOPTION_FILE).try_exists().unwrap_or(true)
+}
+
+fn replace(dir: &Path, text: &str) -> io::Result<()> {
+    let new = dir.join(NEW_NAME);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    let owner = fs::metadata(dir)?;
+    fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    file.sync_all()?;
+    fs::rename(&new, dir.join(ADOPTION_FILE))?;
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_read_as_it_was_written() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
+        assert_eq!(Adoption::read(dir).unwrap(), None);
+        let mut adoption = Adoption::new("10.0.0.1", 7400, 3);
+        for step in [
+            AdoptionStep::Preparing,
+            AdoptionStep::Moving,
+            AdoptionStep::Adopted,
+            AdoptionStep::Undoing,
+            AdoptionStep::Finalizing,
+        ] {
+            adoption.enter(dir, step).unwrap();
+            let read = Adoption::read(dir).unwrap().unwrap();
+            assert_eq!((read.step, &read), (step, &adoption));
+            assert!(may_be_undone(&dir.join("disk")));
+        }
+        let text = fs::read_to_string(dir.join(ADOPTION_FILE)).unwrap();
+        fs::write(dir.join(ADOPTION_FILE), text.replace("version = 1", "version = 2")).unwrap();
+        assert!(Adoption::read(dir).unwrap_err().to_string().contains("version 2"));
+        Adoption::end(dir).unwrap();
+        Adoption::end(dir).unwrap();
+        assert!(!may_be_undone(&dir.join("disk")));
+    }
+}
