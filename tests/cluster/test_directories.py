@@ -112,6 +112,7 @@ class Made:
             "init-embedded": ["cluster", "init", directory, "--address", "127.0.0.1:7400", "--engine", "embedded"],
             "join": ["cluster", "join", directory, "cairn-join-1.none"],
             "add-disk": ["cluster", "add-disk", another, directory],
+            "adopt": ["cluster", "adopt", directory, "--address", "127.0.0.1"],
             "master": ["master", directory, "--listen", "127.0.0.1:0"],
             "chunkserver": ["chunkserver", directory, "--listen", "127.0.0.1:0"],
             "gateway": ["gateway", directory, *DOORS],
@@ -123,7 +124,7 @@ class Made:
 
 # What each refusal names, and the commands that are for the directory.
 ROWS = {
-    "server": ("`cairn server {}`", {"server"}),
+    "server": ("`cairn server {}`", {"server", "adopt"}),
     "machine": ("`cairn node {}`", {"node", "add-disk"}),
     "backup": ("`cairn restore {} NEW_DIR`", {"backup"}),
     "master": ("`cairn master {}`", {"master"}),
