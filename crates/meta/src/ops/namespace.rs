@@ -205,10 +205,40 @@ pub fn walk_or_make(
             let what = format!("{what} is a file: {}", of_files(&opened.bucket, rule));
             return Err(Error::NotDirectory(what).into());
         }
-        let inode = Inode { implicit: true, ..new_directory(opened.id, parent, context) };
+        let inode = implicit_directory(view, context, opened.id, parent)?;
         parent = add_inode(view, context, parent, name, &inode)?;
     }
     Ok(parent)
+}
+
+/// Prepares a directory on the way to a key. For a caller without ids it is like the directory that
+/// it is in: owner, group, mode and access list.
+fn implicit_directory(
+    view: &mut View<'_>,
+    context: &Context,
+    bucket: BucketId,
+    parent: Ino,
+) -> Result<Inode, Stop> {
+    let mut inode = Inode { implicit: true, ..new_directory(bucket, parent, context) };
+    if let Some(directory) = directory_of(view, context, parent)? {
+        let Inode { uid, gid, mode, acl, .. } = directory;
+        // With a list, the bits of the group are its mask: both are taken over together.
+        (inode.uid, inode.gid, inode.mode, inode.acl) = (uid, gid, mode, acl);
+    }
+    Ok(inode)
+}
+
+/// Returns the directory from which a new inode takes its owner and group; `None` if the caller has
+/// ids, which the inode has then.
+pub fn directory_of(
+    view: &mut View<'_>,
+    context: &Context,
+    parent: Ino,
+) -> Result<Option<Inode>, Stop> {
+    match context.caller.posix() {
+        Some(_) => Ok(None),
+        None => load_inode(view, parent).map(Some),
+    }
 }
 
 /// Prepares a directory that is about to be made.

@@ -9,9 +9,9 @@ use super::body::check_block;
 use super::conditions::{Conditions, Current};
 use super::key_names::{check_key, check_names, is_directory_key, no_bytes, of_files, split_key};
 use super::namespace::{
-    BucketEntry, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino,
-    no_bucket, open_bucket, open_bucket_for, release_body, replace_entry, require_session, store,
-    store_extents, walk_or_make,
+    BucketEntry, add_entry, count_usage, directory_of, drop_link, load, load_inode, new_inode,
+    next_ino, no_bucket, open_bucket, open_bucket_for, release_body, replace_entry,
+    require_session, store, store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
 use super::tags::{drop_tags, store_tags};
@@ -255,6 +255,9 @@ impl Placement {
             drop_link(view, context, former_ino, former)?;
             replace_entry(view, self.parent, &self.name, &entry)?;
         } else {
+            if let Some(directory) = directory_of(view, context, self.parent)? {
+                (inode.uid, inode.gid) = (directory.uid, directory.gid);
+            }
             add_entry(view, context, self.parent, &self.name, &entry)?;
         }
         let etag = inode.etag(ino);

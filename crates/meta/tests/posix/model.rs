@@ -169,7 +169,11 @@ impl Model {
             Node { bucket, uid, gid, atime: now, mtime: now, ctime: now, ..Node::default() };
         for (parent, name, ino) in directories {
             let (kind, mode, implicit, parent_of) = (Kind::Directory, 0o755, true, *parent);
-            let node = Node { kind, mode, implicit, parent: parent_of, names: 1, ..plain.clone() };
+            let made = Node { kind, mode, implicit, parent: parent_of, names: 1, ..plain.clone() };
+            let node = match (&self.actor.0, &self.nodes[parent]) {
+                (Some(_), _) => made,
+                (None, above) => Node { uid: above.uid, gid: above.gid, mode: above.mode, ..made },
+            };
             self.attach(*parent, name, *ino, true);
             self.nodes.insert(*ino, node);
         }

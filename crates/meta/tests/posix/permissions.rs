@@ -154,6 +154,70 @@ fn setgid_is_inherited() {
     assert_eq!((file.uid, file.gid, file.mode), (2, 50, 0o755));
 }
 
+fn put(key: &str) -> PutObject {
+    PutObject {
+        bucket: "bucket".into(),
+        key: key.into(),
+        session: SESSION,
+        content: NewContent::Inline(b"new".to_vec().into()),
+        size: 3,
+        object: ObjectAttributes::default(),
+        tags: vec![],
+        conditions: Conditions::default(),
+    }
+}
+
+/// The directories of a key are like the one that they are made in, and the file has its owner, so
+/// that whoever works there by a mount may go on below.
+#[test]
+fn directories_of_a_key_are_like_the_one_above() {
+    let mut store = Store::new(32);
+    let parent = store.bucket("bucket", BucketKind::Posix);
+    let set = Setattr {
+        ino: parent,
+        uid: Some(9),
+        gid: Some(90),
+        mode: Some(0o2750),
+        ..Setattr::default()
+    };
+    store.run(set).unwrap();
+    let file = store.run(put("2026/new/a.jpg")).unwrap().ino;
+    let mut at = parent;
+    for name in ["2026", "new"] {
+        at = store.run(Lookup { parent: at, name: name.into() }).unwrap().0;
+        let made = store.inode(at).unwrap();
+        assert_eq!((made.uid, made.gid, made.mode), (9, 90, 0o2750), "{name}");
+    }
+    let file = store.inode(file).unwrap();
+    assert_eq!((file.uid, file.gid, file.mode), (9, 90, 0o644));
+    store.act_as(9, 90, &[]);
+    store.run(Mkdir { parent: at, name: b"mine".to_vec(), mode: 0o755, umask: 0 }).unwrap();
+    // The list of a directory goes with its bits: the group has no more below than here.
+    store.caller = Caller::verified(OWNER);
+    let name = b"system.posix_acl_access".to_vec();
+    let value = access_list().into();
+    store.run(SetXattr { ino: at, name, value, mode: XattrMode::Set }).unwrap();
+    store.run(put("2026/new/below/b.jpg")).unwrap();
+    let below = store.run(Lookup { parent: at, name: b"below".to_vec() }).unwrap().0;
+    let (above, below) = (store.inode(at).unwrap(), store.inode(below).unwrap());
+    assert!(above.acl.is_some());
+    assert_eq!((below.mode, below.acl), (above.mode, above.acl));
+}
+
+/// Returns a list: the owner all, uid 9 reads and writes, the group nothing, the mask reads and
+/// writes.
+fn access_list() -> Vec<u8> {
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, u32::MAX), (2, 6, 9), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let mut value = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        value.extend(tag.to_le_bytes());
+        value.extend(permissions.to_le_bytes());
+        value.extend(id.to_le_bytes());
+    }
+    value
+}
+
 /// An object that replaces a file gives nobody more than the file did. The list goes with the bits
 /// of the group, which are its mask, and nothing runs as somebody else.
 #[test]
@@ -163,29 +227,10 @@ fn an_object_in_place_of_a_file_widens_no_right() {
     let ino = store.file(parent, "f");
     let set = Setattr { ino, mode: Some(0o6750), gid: Some(50), ..Setattr::default() };
     store.run(set).unwrap();
-    // The owner all, uid 9 reads and writes, the group nothing, the mask reads and writes.
-    let entries: [(u16, u16, u32); 5] =
-        [(1, 7, u32::MAX), (2, 6, 9), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
-    let mut value = 2u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        value.extend(tag.to_le_bytes());
-        value.extend(permissions.to_le_bytes());
-        value.extend(id.to_le_bytes());
-    }
     let name = b"system.posix_acl_access".to_vec();
-    store.run(SetXattr { ino, name, value: value.into(), mode: XattrMode::Set }).unwrap();
+    store.run(SetXattr { ino, name, value: access_list().into(), mode: XattrMode::Set }).unwrap();
     let before = store.inode(ino).unwrap();
-    let put = PutObject {
-        bucket: "bucket".into(),
-        key: "f".into(),
-        session: SESSION,
-        content: NewContent::Inline(b"new".to_vec().into()),
-        size: 3,
-        object: ObjectAttributes::default(),
-        tags: vec![],
-        conditions: Conditions::default(),
-    };
-    let ino = store.run(put).unwrap().ino;
+    let ino = store.run(put("f")).unwrap().ino;
     let after = store.inode(ino).unwrap();
     assert_eq!((after.acl, after.mode & 0o777), (before.acl, before.mode & 0o777));
     assert_eq!((after.uid, after.gid, after.mode & 0o4000), (before.uid, before.gid, 0));
