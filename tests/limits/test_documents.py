@@ -189,6 +189,8 @@ class Reader:
             capture_output=True, text=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        # A `_bulk` is answered with 200 even if no item was stored.
+        assert '"errors":true' not in done.stdout, f"{command}: {done.stdout}"
         self.said += done.stdout
 
     def serve(self, words):

@@ -24,6 +24,7 @@ pub struct Item<'a> {
     refused: Option<&'static str>,
 }
 
+const NO_NAME: &str = "name the source: `_index` in the item, or POST /NAME/_bulk";
 const ONLY_ADDED: &str = "records of logs are only ever added: use create or index";
 const LONG_ID: &str = "an _id of more than 512 bytes";
 const NOT_HERE: &str = "a pipeline or a condition on versions: there are none here";
@@ -144,6 +145,9 @@ fn action<'a>(line: &'a [u8], default: &'a str) -> Result<Item<'a>> {
         if item.id.len() > ID_BYTES {
             item.refused = item.refused.or(Some(LONG_ID));
         }
+        if item.index.is_empty() {
+            item.refused = item.refused.or(Some(NO_NAME));
+        }
         found = Some(item);
         Ok(())
     })?;
@@ -241,6 +245,15 @@ mod tests {
         assert_eq!(outcome.unwrap_err().kind(), "invalid");
         assert!(super::items(body.as_bytes(), &long, 9).is_err());
         assert_eq!(batch.records, 0);
+    }
+
+    #[test]
+    fn an_item_without_a_source_says_how_to_name_one() {
+        let mut batch = RecordBatch::new(Timestamp(0));
+        let body = b"{\"create\":{}}\n{}\n{\"create\":{\"_index\":\"a\"}}\n{}\n";
+        let items = parse(body, "", &mut batch).unwrap();
+        let refused: Vec<_> = items.iter().map(|item| item.refused).collect();
+        assert_eq!(refused, [Some(NO_NAME), None]);
     }
 
     #[test]

@@ -239,7 +239,7 @@ fn sources_and_buckets_are_kept_apart_and_bounded() {
     alice.call("POST", "/_bulk", &[], body.as_bytes()).expect(413);
     assert_eq!(counted(&server, "bulk", "accepted"), before);
     // No bucket can have this name.
-    let reply = server.user("Erin_X").call("POST", "/_bulk", &[], b"{\"create\":{}}\n{}\n");
+    let reply = server.user("Erin_X").call("POST", "/a/_bulk", &[], b"{\"create\":{}}\n{}\n");
     assert_eq!(reply.expect(200).json()["items"][0]["create"]["status"], 400);
 }
 
