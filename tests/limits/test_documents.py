@@ -82,7 +82,6 @@ BEFORE = {
     "cairn meta load": ["STOP", "rm -r ./data/meta"],
     # Without the templates that were shown before.
     "curl -N": ["cairn server ./data", NGINX],
-    "cairn bucket set photos --grant alice": [*STORE[1:], "cairn bucket create photos", "cairn key create alice"],
 }
 # Documents of which tests/packages runs all commands on machines of their own, and the chapters that are run here.
 ELSEWHERE = {"docs/operating.md": "First store", "docs/clients.md": None}

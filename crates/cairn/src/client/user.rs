@@ -30,6 +30,12 @@ pub struct UserArgs {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    /// Say how a user is made
+    #[command(hide = true, alias = "add", after_help = "Example:\n  cairn key create alice")]
+    Create {
+        /// The user
+        name: Option<String>,
+    },
     /// List users, with how many access keys and tokens each has
     #[command(after_help = "Example:\n  cairn user ls --json | jq -r 'select(.disabled).name'")]
     Ls {
@@ -141,6 +147,11 @@ struct Users {
 pub fn run(args: &UserArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let (name, change) = match &args.command {
+        Command::Create { name } => {
+            let name = name.as_deref().unwrap_or("NAME");
+            let text = format!("a user is made with its first access key: cairn key create {name}");
+            return Err(Failure::usage(text));
+        }
         Command::Ls { json } => {
             let Users { users } = server.send("GET", "/admin/users")?.json()?;
             if *json {

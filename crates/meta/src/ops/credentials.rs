@@ -16,7 +16,10 @@ use crate::{Context, Stop, Verb, View, keys};
 pub fn find_user(view: &mut View<'_>, name: &str) -> Result<UserId, Stop> {
     match view.get(&keys::user_name(name))? {
         Some(row) => Ok(UserId(decode_number(&row)?)),
-        None => Err(Error::NotFound(format!("user {name}")).into()),
+        None => {
+            let text = format!("user {name}: `cairn key create {name}` makes one");
+            Err(Error::NotFound(text).into())
+        }
     }
 }
 
@@ -242,8 +245,9 @@ fn remove(view: &mut View<'_>, id: &str) -> Result<(), Stop> {
         return Err(Error::NotFound(format!("access key or token {id}")).into());
     };
     if present.user == UserId::ROOT && keys_of(view, UserId::ROOT)? == 1 {
-        let what = "this is the last access key of root; add another one first";
-        return Err(Error::Conflict(what.into()).into());
+        let what = "this is the last access key of root: make another one first, by `cairn key \
+                    create --own`";
+        return Err(Error::Denied(what.into()).into());
     }
     view.delete(key);
     Ok(())
