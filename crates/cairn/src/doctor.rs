@@ -66,7 +66,7 @@ struct Patient {
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let patient = Patient::find(args)?;
     let before = patient.look();
-    std::thread::sleep(Duration::from_secs(args.seconds));
+    watch(&patient.names(), args.seconds);
     let after = patient.look();
     let report = findings::report(&Pair { before: &before, after: &after });
     let seen = after.nodes.iter().any(|node| node.metrics.is_ok());
@@ -79,7 +79,25 @@ pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// Waits, and says so on stderr; a terminal shows the seconds that are left.
+fn watch(names: &str, seconds: u64) {
+    output::note(&format!("watching {names} for {seconds} s"));
+    let bar = output::count_bar(seconds, "seconds");
+    for _ in 0..seconds {
+        std::thread::sleep(Duration::from_secs(1));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+}
+
 impl Patient {
+    /// Returns the targets, as they are named to people.
+    fn names(&self) -> String {
+        let servers = self.servers.iter().map(|(url, _)| url.clone());
+        let mounts = self.mounts.iter().map(|mount| mount.display().to_string());
+        servers.chain(mounts).collect::<Vec<_>>().join(", ")
+    }
+
     fn find(args: &DoctorArgs) -> Result<Patient> {
         let mut urls: Vec<Option<String>> = Vec::new();
         let (mut node, mut mounts) = (None, Vec::new());

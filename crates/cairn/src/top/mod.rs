@@ -59,6 +59,9 @@ pub fn run(args: &TopArgs) -> Result<ExitCode> {
     let rows = usize::from(args.rows);
     // Counting begins with the first request to a server.
     let mut told = ask(&servers)?;
+    if told.seconds == 0.0 {
+        output::note("counting begins now: first table in 5 s");
+    }
     while told.seconds == 0.0 {
         sleep(AGAIN);
         told = ask(&servers)?;
