@@ -292,10 +292,7 @@ impl Server {
         let what = |error: String| Failure::new(format!("{}: {error}", self.base));
         let request = request.body(()).map_err(|error| what(error.to_string()))?;
         let response = self.client.send(request, body).map_err(|error| match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => {
-                what("connection refused: is the server running? (--server URL)".to_owned())
-                    .passing()
-            }
+            std::io::ErrorKind::ConnectionRefused => what(NOT_LISTENING.to_owned()).passing(),
             _ => what(in_words(&error.to_string())).passing(),
         })?;
         let reply = Reply { response };
@@ -307,6 +304,15 @@ impl Server {
         }
     }
 }
+
+/// Text for an answer that only an S3 door gives.
+pub const S3_DOOR: &str = "this is an S3 door: name the HTTP door of the server (--server), by \
+    default on port 8080";
+/// Text for an answer that no HTTP door gives.
+pub const OTHER_SITE: &str = "this is no HTTP door, but a console or another site: name the HTTP \
+    door of the server (--server), by default on port 8080";
+/// Text for an address where nothing listens.
+pub const NOT_LISTENING: &str = "connection refused: is the server running? (--server URL)";
 
 /// Returns the error that ended a connection, and its remedy.
 pub fn in_words(error: &str) -> String {
@@ -393,15 +399,11 @@ impl Reply {
         if !self.header("x-amz-request-id").is_empty()
             || self.header("content-type").contains("xml")
         {
-            let text = "this is an S3 door: name the HTTP door of the server (--server), by default \
-                        on port 8080";
-            return Failure::new(text);
+            return Failure::new(S3_DOOR);
         }
         // The HTTP door sends pages to browsers only, and sends nobody to another address.
         if status.is_redirection() || self.header("content-type").starts_with("text/html") {
-            let text = "this is no HTTP door, but a console or another site: name the HTTP door of \
-                        the server (--server), by default on port 8080";
-            return Failure::new(text);
+            return Failure::new(OTHER_SITE);
         }
         let shown = self.bytes(FAILURE_BYTES).ok();
         let shown = shown.and_then(|bytes| serde_json::from_slice::<ShownError>(&bytes).ok());

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::connection::http::{authority, host_header};
-use crate::connection::{ServerAccess, in_words};
+use crate::connection::{NOT_LISTENING, OTHER_SITE, S3_DOOR, ServerAccess, in_words};
 use crate::failure::{Failure, Result};
 
 /// Time without further attempts after credentials were refused: doors soon accept nothing from a
@@ -82,15 +82,15 @@ impl HttpDialer {
 
     /// Returns the user that the mount is, by the first door that answers.
     pub async fn user(&self) -> Result<UserId> {
-        let mut said = Error::Unavailable("no server is named: give its URL".into());
+        let mut said = "no server is named: give its URL".to_owned();
         for door in &self.doors {
             match self.connect(door).await {
                 Ok((_, user)) => return Ok(user),
-                Err(error @ Error::Unavailable(_)) => said = error,
+                Err(Error::Unavailable(why)) => said = why,
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(said.into())
+        Err(Failure::new(said).passing())
     }
 
     async fn connect(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
@@ -101,7 +101,11 @@ impl HttpDialer {
     async fn connect_once(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
         let Door { base, host, port, tls } = door;
         let lost = |error: std::io::Error| {
-            Error::Unavailable(format!("{base}: {}", in_words(&error.to_string())))
+            let why = match error.kind() {
+                std::io::ErrorKind::ConnectionRefused => NOT_LISTENING.to_owned(),
+                _ => in_words(&error.to_string()),
+            };
+            Error::Unavailable(format!("{base}: {why}"))
         };
         let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(lost)?;
         tcp.set_nodelay(true).map_err(lost)?;
@@ -138,6 +142,9 @@ async fn answered(base: &str, stream: &mut dyn Stream) -> BaseResult<UserId> {
     }
     let head = String::from_utf8_lossy(&head);
     let status = head.split_whitespace().nth(1).unwrap_or_default();
+    if let Some(other) = other_door(&head, status) {
+        return Err(Error::Invalid(format!("{base}: {other}")));
+    }
     match status {
         "101" => {
             let user = header(&head, "cairn-user").and_then(|user| user.parse().ok());
@@ -160,6 +167,22 @@ async fn answered(base: &str, stream: &mut dyn Stream) -> BaseResult<UserId> {
             Err(Error::NotImplemented(format!("{base}: {text}")))
         }
         status => Err(Error::Unavailable(format!("{base}: answers with status {status}"))),
+    }
+}
+
+/// Says which door has answered, if it is not the HTTP door. A proxy before that door answers with
+/// pages, too, while no server is there.
+fn other_door(head: &str, status: &str) -> Option<&'static str> {
+    if matches!(status, "408" | "429") || status.starts_with('5') {
+        return None;
+    }
+    let is_of = |kind: &str| header(head, "content-type").is_some_and(|sent| sent.contains(kind));
+    if header(head, "x-amz-request-id").is_some() || is_of("xml") {
+        Some(S3_DOOR)
+    } else if status.starts_with('3') || is_of("text/html") {
+        Some(OTHER_SITE)
+    } else {
+        None
     }
 }
 
@@ -230,6 +253,11 @@ mod tests {
             ("404 Not Found", false, "not the HTTP door"),
             ("501 Not Implemented", false, "takes no mounts"),
             ("101 x", false, "is not a server of Cairn"),
+            ("403 x\r\nContent-Type: application/xml", false, "this is an S3 door"),
+            ("404 x\r\nx-amz-request-id: 1", false, "this is an S3 door"),
+            ("303 See Other\r\nLocation: /login", false, "this is no HTTP door"),
+            ("403 x\r\nContent-Type: text/html", false, "this is no HTTP door"),
+            ("503 x\r\nContent-Type: text/html", false, "answers with status 503"),
         ] {
             let error = answer(head).unwrap_err();
             assert_eq!(matches!(error, Error::Denied(_)), is_refused, "{head}: {error}");
