@@ -159,7 +159,13 @@ pub fn run(args: &KeyArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     match &args.command {
         Command::Create { user: Some(user), known, json, .. } => {
-            show_key(&create(&server, user, known)?, *json)?;
+            let new = create(&server, user, known)?;
+            match (known.secret_file.is_some(), *json) {
+                // The secret is there already, and is shown nowhere again.
+                (true, false) => output::line(format!("access key  {}", new.id))?,
+                (true, true) => output::json(&serde_json::json!({ "id": new.id }))?,
+                (false, json) => show_key(&new, json)?,
+            }
         }
         Command::Create { user: None, json, .. } => {
             show_key(&server.send_json("POST", "/keys", &serde_json::json!({}))?.json()?, *json)?;

@@ -14,6 +14,7 @@ use cairn_cluster::control::{Edit, Status};
 use cairn_cluster::identity::JoinToken;
 use cairn_cluster::limits::TOKEN_ADDRESSES;
 
+use crate::dir::DirectoryKind;
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 
@@ -93,7 +94,7 @@ fn ask<R>(
                 break;
             }
         }
-        let node = node?;
+        let node = node.map_err(|failure| of_one_server(dir).unwrap_or(failure))?;
         let addresses = node.loaded.addresses.clone();
         let admin = AdminClient::new(node.trust(), addresses, waits::ADMIN)?;
         call(&admin).await.map_err(|error| match error {
@@ -104,6 +105,18 @@ fn ask<R>(
             .passing(),
             error => refusal(error),
         })
+    })
+}
+
+/// Says that a directory is that of a single server, if it is; such a directory has no node.
+fn of_one_server(dir: &Path) -> Option<Failure> {
+    let kinds = DirectoryKind::of(dir).ok()?;
+    kinds.contains(&DirectoryKind::Server).then(|| {
+        let shown = dir.display();
+        Failure::new(format!(
+            "{shown}: holds the store of a single server, which is no cluster: `cairn doctor \
+             {shown}`, the console and GET /admin/status show how it is"
+        ))
     })
 }
 
