@@ -218,14 +218,14 @@ def test_the_kind_of_a_bucket_is_chosen(server, boto):
     assert cairn("create", name, "--kind", "objects").returncode == 0
     boto.put_object(Bucket=name, Key="a", Body=b"")
     boto.put_object(Bucket=name, Key="a/b", Body=b"")
-    assert "kind           objects (s3)\n" in cairn("stat", name).stdout
+    assert "kind           objects\n" in cairn("stat", name).stdout
     rows = [line.split() for line in cairn("ls").stdout.splitlines()]
     assert rows[0][-1] == "KIND" and [row[-1] for row in rows if row[0] == name] == ["objects"]
     assert cairn("create", f"{name}x", "--kind", "tables").returncode == 2
     reply = Http(server.http).request("PUT", f"/storage/{name}x?kind=tables")
     assert reply.status == 400 and "use files" in reply.json()["message"], reply
     assert Http(server.http).request("PUT", f"/storage/{name}x?kind=files").status == 201
-    assert Http(server.http).request("GET", f"/storage/{name}x").json()["kind"] == "posix"
+    assert Http(server.http).request("GET", f"/storage/{name}x").json()["kind"] == "files"
 
 
 def test_programs_that_take_stock(boto, bucket):

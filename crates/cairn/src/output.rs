@@ -59,8 +59,12 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
         return Ok(());
     }
     let header = header.iter().map(|&name| name.to_owned()).collect();
-    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
-    let mut widths = vec![0; rows[0].len()];
+    columns(std::iter::once(header).chain(rows).collect())
+}
+
+/// Prints rows in columns that are as wide as necessary, without a header.
+pub fn columns(rows: Vec<Vec<String>>) -> Result<()> {
+    let mut widths = vec![0; rows.first().map_or(0, Vec::len)];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);

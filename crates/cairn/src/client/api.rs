@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::address::{Address, escape};
 use crate::connection::{Reply, Server};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Object {
@@ -64,8 +64,24 @@ pub fn each_listed(
 }
 
 /// Returns true if there is an object in a page of a listing.
-pub fn has_objects(reply: Reply) -> Result<bool> {
+fn has_objects(reply: Reply) -> Result<bool> {
     Ok(!reply.json::<ObjectPage>()?.objects.is_empty())
+}
+
+/// Returns the failure with the name of its object. If there is no such object, and there are keys
+/// below that name, it says so, and `remedy`.
+pub fn of_object(server: &Server, object: &Address, failure: Failure, remedy: &str) -> Failure {
+    let is_missing = failure.is_not_found();
+    let failure = failure.of(object);
+    if !is_missing {
+        return failure;
+    }
+    let below = object.with_key(format!("{}/", object.key));
+    let query = format!("{}?limit=1&recursive=1", below.path());
+    match server.send("GET", &query).and_then(has_objects) {
+        Ok(true) => failure.and(&format!("it is a folder: {remedy}")),
+        _ => failure,
+    }
 }
 
 fn name(listed: &ListingLine) -> &str {

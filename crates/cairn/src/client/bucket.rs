@@ -198,26 +198,33 @@ fn parse_grant(text: &str) -> Result<Grant<'_>> {
     }
 }
 
-pub fn list(server: &Server, json: bool) -> Result<()> {
+/// Header of the list of buckets.
+pub const HEADER: [&str; 6] = ["BUCKET", "VISIBILITY", "OWNER", "FILES", "SIZE", "KIND"];
+
+fn list(server: &Server, json: bool) -> Result<()> {
     let buckets = api::buckets(server)?;
     if json {
         return buckets.iter().try_for_each(output::json);
     }
+    output::table(&HEADER, rows(&buckets, output::human_bytes))
+}
+
+/// Returns the rows of the list of buckets. `size` shows a number of bytes.
+pub fn rows(buckets: &[Bucket], size: impl Fn(u64) -> String) -> Vec<Vec<String>> {
     let row = |bucket: &Bucket| {
         vec![
             bucket.name.clone(),
             bucket.visibility.clone(),
             bucket.owner.clone(),
             bucket.objects.to_string(),
-            output::human_bytes(bucket.bytes),
+            size(bucket.bytes),
             kind_word(&bucket.kind).to_owned(),
         ]
     };
-    let rows = buckets.iter().map(row).collect();
-    output::table(&["BUCKET", "VISIBILITY", "OWNER", "FILES", "SIZE", "KIND"], rows)
+    buckets.iter().map(row).collect()
 }
 
-/// Returns the word for people for the kind of a bucket.
+/// Returns the word for the kind of a bucket; servers of earlier versions send others.
 fn kind_word(kind: &str) -> &str {
     match kind {
         "posix" => "files",
@@ -232,8 +239,7 @@ fn show(bucket: &Bucket) -> Result<()> {
     let quota_files = quota(bucket.quota_objects, bucket.quota_objects.to_string());
     let quota_size = quota(bucket.quota_bytes, output::human_bytes(bucket.quota_bytes));
     output::line(format!("bucket         {}", bucket.name))?;
-    let kind = kind_word(&bucket.kind);
-    output::line(format!("kind           {kind} ({})", bucket.kind))?;
+    output::line(format!("kind           {}", kind_word(&bucket.kind)))?;
     output::line(format!("owner          {}", bucket.owner))?;
     output::line(format!("visibility     {}", bucket.visibility))?;
     if let Some(flags) = &bucket.public_access_block {

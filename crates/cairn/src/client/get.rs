@@ -76,8 +76,10 @@ pub fn run(args: &GetArgs) -> Result<ExitCode> {
     let name = source.key.rsplit('/').next().unwrap_or_default().to_owned();
     let file = if target.is_dir() { target.join(safe(&name)?) } else { target };
     let bar = output::bytes_bar(0, &args.source);
-    get_file(&server, &Job { source, file }, &bar, true)?;
+    let fetched = get_file(&server, &Job { source, file }, &bar, true);
+    // Nothing stands before an error.
     bar.finish_and_clear();
+    fetched?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -113,9 +115,10 @@ fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> 
         fetched.fetch_add(u64::from(done.is_ok()), Ordering::Relaxed);
         left.unless_of_one(done)
     };
-    pool::run(usize::from(args.jobs), feed, work)?;
+    let done = pool::run(usize::from(args.jobs), feed, work);
     let bytes = bar.position();
     bar.finish_and_clear();
+    done?;
     // A bucket may be empty; a prefix that nothing has is a wrong name.
     if found == 0 && !source.key.is_empty() {
         return Err(Failure::not_found(format!("{source}: there is no such object or prefix")));
@@ -212,7 +215,8 @@ fn fetch(
 ) -> Result<()> {
     // This client knows no certificates of chunkservers, nor whether it can reach them.
     let path = format!("{}?no-redirect", source.path());
-    let reply = server.send("GET", &path).map_err(|failure| hint(server, source, failure))?;
+    let failed = |failure| api::of_object(server, source, failure, "use -r");
+    let reply = server.send("GET", &path).map_err(failed)?;
     let (announced, mut reader) = reply.into_reader();
     if bar.length() == Some(0) {
         bar.set_length(announced.unwrap_or(0));
@@ -236,18 +240,6 @@ fn fetch(
         }
         _ => Ok(()),
     }
-}
-
-/// Adds what to do about a key that does not exist, if there are keys below it.
-fn hint(server: &Server, source: &Address, failure: Failure) -> Failure {
-    let mut is_folder = false;
-    if failure.is_not_found() {
-        let below = source.with_key(format!("{}/", source.key));
-        let query = format!("{}?limit=1&recursive=1", below.path());
-        let listed = server.send("GET", &query).and_then(api::has_objects);
-        is_folder = listed.unwrap_or(false);
-    }
-    if is_folder { failure.of(source).and("it is a folder: use -r") } else { failure.of(source) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use super::address::Address;
-use super::api::{self, ListingLine};
+use super::api::{self, Bucket, ListingLine};
+use super::bucket;
 use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -12,12 +13,15 @@ use crate::output;
 /// List buckets, or what is below a prefix
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "On a terminal there is a header. Sizes are bytes, and times are UTC.
+#[command(
+    after_help = "On a terminal there is a header, and elsewhere none. Sizes are bytes, and \
+times are UTC. That holds for the list of buckets, too.
 
 Examples:
   cairn ls
   cairn ls -h photos/2024/
-  cairn ls -r --json photos | jq .size")]
+  cairn ls -r --json photos | jq .size"
+)]
 pub struct LsArgs {
     /// BUCKET or BUCKET/PREFIX; without it, all buckets
     prefix: Option<String>,
@@ -50,7 +54,7 @@ impl LsArgs {
 pub fn run(args: &LsArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let Some(prefix) = &args.prefix else {
-        super::bucket::list(&server, args.json)?;
+        list_buckets(args, api::buckets(&server)?)?;
         return Ok(ExitCode::SUCCESS);
     };
     let under = Address::parse(prefix)?;
@@ -78,4 +82,16 @@ pub fn run(args: &LsArgs) -> Result<ExitCode> {
         return Err(Failure::not_found(format!("{prefix}: there is no such object or prefix")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn list_buckets(args: &LsArgs, buckets: Vec<Bucket>) -> Result<()> {
+    if args.json {
+        return buckets.iter().try_for_each(output::json);
+    }
+    let rows = bucket::rows(&buckets, |bytes| args.size(bytes));
+    if std::io::stdout().is_terminal() {
+        output::table(&bucket::HEADER, rows)
+    } else {
+        output::columns(rows)
+    }
 }

@@ -39,6 +39,9 @@ pub struct RmArgs {
     connection: Connection,
 }
 
+/// Remedy for the name of a folder.
+const FOLDER: &str = "use -r for all below it";
+
 pub fn run(args: &RmArgs) -> Result<ExitCode> {
     let asks = args.recursive && !args.yes && !args.dry_run;
     if asks && !io::stdin().is_terminal() {
@@ -55,13 +58,14 @@ pub fn run(args: &RmArgs) -> Result<ExitCode> {
     let targets: Vec<Address> = args.target.iter().map(parse).collect::<Result<_>>()?;
     let server = args.connection.open()?;
     for target in targets {
+        let failed = |failure| api::of_object(&server, &target, failure, FOLDER);
         match args.recursive {
             true => remove_below(args, &server, &target)?,
             false if args.dry_run => {
-                server.send("HEAD", &target.path()).map_err(|failure| failure.of(&target))?;
+                server.send("HEAD", &target.path()).map_err(failed)?;
                 output::line(format!("would delete {}", output::name(&target.to_string())))?;
             }
-            false => remove(&server, &target)?,
+            false => remove(&server, &target).map_err(failed)?,
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -125,7 +129,7 @@ fn remove_all(server: &Server, under: &Address, jobs: usize) -> Result<()> {
             bytes.fetch_add(size, Ordering::Relaxed);
             Ok(())
         }
-        failed => failed,
+        failed => failed.map_err(|failure| failure.of(&target)),
     };
     pool::run(jobs, feed, work)?;
     let size = output::human_bytes(bytes.into_inner());
@@ -137,6 +141,5 @@ fn remove_all(server: &Server, under: &Address, jobs: usize) -> Result<()> {
 }
 
 fn remove(server: &Server, target: &Address) -> Result<()> {
-    let sent = server.send("DELETE", &target.path());
-    sent.map(|_| ()).map_err(|failure: Failure| failure.of(target))
+    server.send("DELETE", &target.path()).map(|_| ())
 }

@@ -151,7 +151,12 @@ pub fn run(args: &ShareArgs) -> Result<ExitCode> {
             }
             let mut made: CreatedShareLink = server.send_json("POST", "/shares", &new)?.json()?;
             made.url = format!("{}{}", args.connection.known()?.base, made.path);
-            if *json { output::json(&made)? } else { output::line(&made.url)? }
+            if *json {
+                output::json(&made)?
+            } else {
+                output::line(&made.url)?;
+                output::note(&format!("the link ends at {}", made.expires));
+            }
         }
         Command::Ls { all, json } => list(&server, *all, *json)?,
         Command::Rm { id } => {

@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 use serde::Serialize;
 
 use super::address::Address;
+use super::api;
 use crate::connection::{Connection, Reply};
 use crate::failure::Result;
 use crate::output;
@@ -75,7 +76,9 @@ fn rfc3339(text: &str) -> String {
 pub fn run(args: &StatArgs) -> Result<ExitCode> {
     let address = Address::parse_object(&args.object, HINTS)?;
     let server = args.connection.open()?;
-    let reply = server.send("HEAD", &address.path()).map_err(|failure| failure.of(&args.object))?;
+    let remedy = format!("cairn ls {address}/");
+    let failed = |failure| api::of_object(&server, &address, failure, &remedy);
+    let reply = server.send("HEAD", &address.path()).map_err(failed)?;
     let shown = ShownObject::of(&address, &reply);
     if args.json {
         output::json(&shown)?;

@@ -38,7 +38,8 @@ const ENVIRONMENT: &str = "CAIRN_CONFIG";
 #[derive(Args)]
 pub struct ConfigArgs {
     /// Read options from this file, in the section of this command. Options of the command line
-    /// and of the environment take precedence. `cairn config example` has all keys
+    /// and of the environment take precedence. `cairn config example ROLE` has all keys; ROLE is
+    /// server, node, master, chunkserver, gateway or mount
     #[arg(long, value_name = "FILE", env = ENVIRONMENT)]
     config: Option<PathBuf>,
 }

@@ -26,6 +26,12 @@ fn what_to_ask_for_instead() {
     let source = source.to_str().unwrap();
     client(&["stat", "photos/nope"], 1, &["photos/nope", "not found"]);
     client(&["get", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
+    client(&["rm", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
+    client(&["rm", "--dry-run", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
+    client(&["stat", "photos/doc"], 1, &["it is a folder: cairn ls photos/doc/"]);
+    client(&["user", "create", "bob"], 2, &["cairn key create bob"]);
+    client(&["user", "disable", "bob"], 1, &["user bob: `cairn key create bob` makes one"]);
+    client(&["key", "rm", KEY], 1, &["last access key of root", "cairn key create --own"]);
     client(&["get", "photos/nope"], 1, &["photos/nope", "not found"]);
     client(&["ls", "photos/nope"], 1, &["photos/nope: there is no such object or prefix"]);
     client(&["stat", "photos"], 2, &["cairn bucket stat"]);
@@ -34,6 +40,8 @@ fn what_to_ask_for_instead() {
     client(&["bucket", "set", "photos"], 2, &["nothing to set"]);
     server.ok(&["bucket", "create", "empty"]);
     assert_eq!(server.ok(&["ls", "empty"]), "");
+    let buckets = server.ok(&["ls"]);
+    assert_eq!((buckets.lines().count(), buckets.contains("SIZE")), (2, false), "{buckets}");
     // At the door of S3, and with TLS where there is none.
     let at = |url: &str| {
         let mut command = cairn(&["ls", "photos", "--server", url]);

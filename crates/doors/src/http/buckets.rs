@@ -63,7 +63,7 @@ async fn shown(fs: &Fs, opened: BucketEntry, usage: Usage) -> Result<ShownBucket
     let owner = fs.read(&Caller::system(), UserName { user: bucket.owner }).await?;
     Ok(ShownBucket {
         name: bucket.name,
-        kind: bucket.kind.as_str(),
+        kind: bucket.kind.word(),
         owner: owner.unwrap_or_default(),
         visibility: bucket.visibility.as_str(),
         public_access_block: bucket.public_access_block.map(PublicAccessBlock::names),

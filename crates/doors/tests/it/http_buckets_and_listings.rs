@@ -23,7 +23,7 @@ fn buckets_live_and_die() {
     root.put("/storage/one/a", b"12345").expect(201);
     let one = root.get("/storage/one").expect(200).json();
     assert_eq!(one["owner"], "root");
-    assert_eq!(one["kind"], "posix");
+    assert_eq!(one["kind"], "files");
     assert_eq!((&one["objects"], &one["bytes"]), (&json!(1), &json!(5)));
     assert_eq!(root.call("HEAD", "/storage/one", &[], b"").expect(200).body, b"");
     root.call("HEAD", "/storage/none", &[], b"").expect(404);

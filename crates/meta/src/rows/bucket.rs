@@ -11,8 +11,8 @@ use super::{
     encode_pairs, narrow, public_access, unexpected, unzigzag, zigzag,
 };
 
-/// The rules for names on which S3 and POSIX disagree. People read and write `objects` and `files`,
-/// replies of programs have `s3` and `posix`.
+/// The rules for names on which S3 and POSIX disagree. People and programs read and write `objects`
+/// and `files`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum BucketKind {
     /// Made through S3: object `a` may exist beside `a/b`, and POSIX sees the directory.
@@ -23,14 +23,7 @@ pub enum BucketKind {
 }
 
 impl BucketKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BucketKind::S3 => "s3",
-            BucketKind::Posix => "posix",
-        }
-    }
-
-    /// Returns the word for people.
+    /// Returns the word for people and programs.
     pub fn word(self) -> &'static str {
         match self {
             BucketKind::S3 => "objects",
@@ -38,7 +31,7 @@ impl BucketKind {
         }
     }
 
-    /// Reads either word for a kind.
+    /// Reads the word for a kind, or the one that earlier versions had.
     ///
     /// # Errors
     /// `Invalid` for any other word, with those that there are.

@@ -45,7 +45,13 @@ struct Follower<'a> {
 
 pub fn run(server: &Server, bucket: &str, args: &TailArgs) -> Result<ExitCode> {
     let path = address(bucket, &format!("{}/", args.source)).path();
-    let failed = |failure: Failure| failure.of(format!("source {}", args.source));
+    let failed = |failure: Failure| match failure.is_not_found() {
+        true => Failure::not_found(format!(
+            "bucket {bucket} has no log source {}: `cairn logs ls` lists them",
+            args.source
+        )),
+        false => failure.of(format!("source {}", args.source)),
+    };
     if args.follow {
         let first = format!("{path}?follow&lines={}", args.lines);
         let mut follower = Follower { server, path, position: None, is_within: false };
