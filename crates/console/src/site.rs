@@ -122,6 +122,11 @@ impl Site {
         // Browsers omit that header from requests without TLS, except to this machine.
         let mut origins = headers.get_all(ORIGIN).iter();
         let (first, second) = (origins.next(), origins.next());
+        if first.is_none() {
+            let text = "the request does not say which page it is from (no Origin), as browsers \
+                        do: programs use the HTTP or S3 door";
+            return Err(Error::Denied(text.into()));
+        }
         let origin = first.filter(|_| second.is_none()).and_then(|origin| origin.to_str().ok());
         let own = |(scheme, authority): (&str, &str)| {
             scheme.eq_ignore_ascii_case(host.scheme)

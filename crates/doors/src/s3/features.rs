@@ -5,7 +5,8 @@ use s3s::S3Error;
 use super::error::not_implemented;
 
 /// Place in the documents that says which features are off.
-const DOCS: &str = "docs/s3.md#features-that-are-off";
+const DOCS: &str =
+    concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/s3.md#features-that-are-off");
 const LOCKS: &str = "Object Lock";
 const ENCRYPTION: &str = "server-side encryption by a request";
 const VERSIONS: &str = "versions of objects";
@@ -78,7 +79,7 @@ pub(super) fn unknown_header(name: &str, operation: &str) -> S3Error {
 }
 
 fn refusal(feature: &str) -> String {
-    format!("Cairn does not have {feature} yet: see {DOCS}")
+    format!("Cairn does not have {feature}: see {DOCS}")
 }
 
 #[cfg(test)]

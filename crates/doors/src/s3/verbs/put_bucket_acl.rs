@@ -62,5 +62,8 @@ fn visibility_of(
 }
 
 fn beyond_canned() -> s3s::S3Error {
-    not_implemented("ACLs other than the canned private and public-read")
+    not_implemented(
+        "ACLs other than the canned private and public-read: rights of users are granted by \
+         `cairn bucket set NAME --grant USER:read`",
+    )
 }

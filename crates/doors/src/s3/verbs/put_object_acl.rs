@@ -12,7 +12,11 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let policy: Option<AccessControlPolicy> = xml::parse_some(&call.xml)?;
     check_version(call.query())?;
     if policy.is_some() || !call.headers().contains_key("x-amz-acl") {
-        return Err(not_implemented("ACLs of objects other than the canned private"));
+        return Err(not_implemented(
+            "ACLs of objects other than the canned one of their bucket: all objects of a bucket \
+             are private or public together, by `cairn bucket set NAME --visibility public`; a \
+             link to one is made by `cairn share add BUCKET/KEY`",
+        ));
     }
     acl::check_object(&call).await?;
     call.open().await?;
