@@ -44,8 +44,8 @@ class Reader:
         secret = re.findall(r"^\s*(?:access|secret) key\s+(\S+)$", self.said, re.M)
         for known, own in (
             ("cairn-join-1.…", token[-1] if token else "?"),
-            ("CAIRN_KEY=CK...", f"CAIRN_KEY={secret[0]}" if secret else "?"),
-            ("CAIRN_SECRET=...", f"CAIRN_SECRET={secret[1]}" if secret else "?"),
+            ("CAIRN_KEY=CK...", f"CAIRN_KEY={secret[-2]}" if secret else "?"),
+            ("CAIRN_SECRET=...", f"CAIRN_SECRET={secret[-1]}" if secret else "?"),
         ):
             command = command.replace(known, own)
         return command
