@@ -9,6 +9,7 @@ use cairn_bench::values::size;
 use serde::{Deserialize, Serialize};
 
 use super::address::{Address, escape};
+use super::api;
 use super::key::parse_seconds;
 use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
@@ -132,6 +133,7 @@ pub fn run(args: &ShareArgs) -> Result<ExitCode> {
             json,
         } => {
             let address = Address::parse(address)?;
+            let shared = address.clone();
             let is_prefix = address.key.is_empty() || address.key.ends_with('/');
             let mut new = serde_json::json!({ "bucket": address.bucket, "expires_s": expires });
             new[if is_prefix { "prefix" } else { "key" }] = address.key.into();
@@ -149,7 +151,12 @@ pub fn run(args: &ShareArgs) -> Result<ExitCode> {
             if let Some(file) = password_file {
                 new["password"] = password(file)?.expose().as_str().into();
             }
-            let mut made: CreatedShareLink = server.send_json("POST", "/shares", &new)?.json()?;
+            let failed = |failure| {
+                let folder = format!("a link of all below it is that of {shared}/");
+                api::of_object(&server, &shared, failure, &folder)
+            };
+            let sent = server.send_json("POST", "/shares", &new).map_err(failed)?;
+            let mut made: CreatedShareLink = sent.json()?;
             made.url = format!("{}{}", args.connection.known()?.base, made.path);
             if *json {
                 output::json(&made)?

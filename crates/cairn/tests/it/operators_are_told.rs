@@ -29,6 +29,7 @@ fn what_to_ask_for_instead() {
     client(&["rm", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
     client(&["rm", "--dry-run", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
     client(&["stat", "photos/doc"], 1, &["it is a folder: cairn ls photos/doc/"]);
+    client(&["share", "add", "photos/doc"], 1, &["it is a folder: ", "photos/doc/"]);
     client(&["user", "create", "bob"], 2, &["cairn key create bob"]);
     client(&["user", "disable", "bob"], 1, &["user bob: `cairn key create bob` makes one"]);
     client(&["key", "rm", KEY], 1, &["last access key of root", "cairn key create --own"]);

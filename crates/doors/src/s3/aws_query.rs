@@ -23,16 +23,23 @@ const IAM: QueryApi = QueryApi {
     name: "IAM",
     service: "iam",
     version: "2010-05-08",
-    refusal: "this is an S3 door, and Cairn does not have the IAM API: users, keys and rights are \
-              managed by cairn user, cairn key and cairn bucket set --grant, or in the console. \
-              See docs/s3.md#iam-and-sts",
+    refusal: concat!(
+        "this is an S3 door, and Cairn does not have the IAM API: users, keys and rights are ",
+        "managed by cairn user, cairn key and cairn bucket set --grant, or in the console. See ",
+        env!("CARGO_PKG_REPOSITORY"),
+        "/blob/main/docs/s3.md#iam-and-sts"
+    ),
 };
 const STS: QueryApi = QueryApi {
     name: "STS",
     service: "sts",
     version: "2011-06-15",
-    refusal: "this is an S3 door, and Cairn does not have the STS API: it gives no temporary \
-              credentials. Use an access key of a user. See docs/s3.md#iam-and-sts",
+    refusal: concat!(
+        "this is an S3 door, and Cairn does not have the STS API: it gives no temporary ",
+        "credentials. Use an access key of a user. See ",
+        env!("CARGO_PKG_REPOSITORY"),
+        "/blob/main/docs/s3.md#iam-and-sts"
+    ),
 };
 
 /// Returns the API that a request is meant for, if it is not S3.
