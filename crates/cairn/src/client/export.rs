@@ -89,8 +89,8 @@ struct Add {
     #[arg(long, value_name = "UID:GID", default_value = "65534:65534", value_parser = parse_ids)]
     squash_to: Ids,
     /// The uid and gid of clients to whom the directory is given, if it still belongs to root, as a
-    /// new bucket does [default: with --squash all those of --squash-to; otherwise those of USER, if
-    /// this machine has a user of that name]
+    /// new bucket does [default: with --squash all those of --squash-to; otherwise those of USER,
+    /// if this machine has a user of that name]
     #[arg(long, value_name = "UID:GID", value_parser = parse_ids)]
     owner: Option<Ids>,
 }
