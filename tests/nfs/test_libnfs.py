@@ -111,6 +111,9 @@ def test_an_export_is_writable_by_those_whom_its_command_names(nfs, work):
         nfs.cairn("bucket", "set", bucket, "--grant", "kim:read,write")
     assert nfs.cairn("export", "add", "owned", *to, "--owner", "1000:1000").stderr == ""
     assert writes("owned", 1000) and not writes("owned", 1001)
+    # The directory that a key makes belongs to whom the one above does.
+    nfs.cairn("put", str(work / "file"), "owned/2026/a")
+    assert writes("owned/2026", 1000) and not writes("owned/2026", 1001)
     squash = ["--squash", "all", "--squash-to", "1234:1234"]
     assert nfs.cairn("export", "add", "squashed", *to, *squash).stderr == ""
     assert writes("squashed", 0) and writes("squashed", 1000)

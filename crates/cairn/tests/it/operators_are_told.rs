@@ -176,6 +176,7 @@ fn that_nothing_could_be_looked_at() {
     let mut command = cairn(&["doctor", "http://127.0.0.1:1", "--seconds", "1"]);
     let (code, stdout, stderr) = run(&mut command);
     assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("watching http://127.0.0.1:1 for 1 s"), "{stderr}");
     assert!(stdout.starts_with("NO SERVER COULD BE LOOKED AT"), "{stdout}");
     assert!(stdout.contains("not seen: http://127.0.0.1:1") && !stdout.contains("-0"), "{stdout}");
     assert!(!stdout.contains("nothing is wrong"), "{stdout}");
