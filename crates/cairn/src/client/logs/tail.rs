@@ -45,12 +45,14 @@ struct Follower<'a> {
 
 pub fn run(server: &Server, bucket: &str, args: &TailArgs) -> Result<ExitCode> {
     let path = address(bucket, &format!("{}/", args.source)).path();
-    let failed = |failure: Failure| match failure.is_not_found() {
-        true => Failure::not_found(format!(
-            "bucket {bucket} has no log source {}: `cairn logs ls` lists them",
-            args.source
-        )),
-        false => failure.of(format!("source {}", args.source)),
+    let failed = |failure: Failure| {
+        let source = &args.source;
+        if failure.is_not_found() {
+            let text = format!("there is no log source {source} in bucket {bucket}");
+            Failure::not_found(text).and("`cairn logs ls` lists them")
+        } else {
+            failure.of(format!("source {source}"))
+        }
     };
     if args.follow {
         let first = format!("{path}?follow&lines={}", args.lines);
