@@ -197,8 +197,8 @@ impl BodyWriter {
     }
 
     /// Asks the bucket and the quotas to admit the bytes that a client has announced, before any of
-    /// them arrives. The key is stated for an object, and not for a part of one: the object under it
-    /// makes room.
+    /// them arrives. The key is stated for an object, and not for a part of one: the object under
+    /// it makes room.
     ///
     /// # Errors
     /// `Invalid` if the bucket takes no bytes under the key, `Full` if a quota leaves too little

@@ -22,8 +22,8 @@ impl<'a> At<'a> {
         At { bucket, ..*self }
     }
 
-    /// Returns whether pages offer an action in a bucket to their user: one that the user may do,
-    /// and that a store which is read-only does not refuse.
+    /// Returns whether pages offer an action in a bucket to their user, who may do it, while the
+    /// store is not so read-only that it refuses.
     pub fn offers(&self, bucket: BucketAccess<'_>, action: Action) -> bool {
         let caller = &self.login.caller;
         let context = caller.context(self.inner.fs().clock().now());

@@ -31,7 +31,7 @@ impl BucketKind {
         }
     }
 
-    /// Reads the word for a kind, or the one that earlier versions had.
+    /// Reads the word for a kind, or the former word of earlier versions.
     ///
     /// # Errors
     /// `Invalid` for any other word, with those that there are.

@@ -94,3 +94,21 @@ fn damage_is_found_in_each_portion_and_changes_are_none() {
         engine.abandon();
     }
 }
+
+/// redb shortens the keys of branches, so that the leaf before such a key is met again.
+#[test]
+fn each_portion_gets_further_whatever_keys_branches_have() {
+    let disk = SimDisk::new(3);
+    let engine = open(&disk, config()).unwrap();
+    let row = |n: usize| put(&format!("{n:04} {}", "k".repeat(40)), &"v".repeat(990));
+    commit(&engine, (0..COUNT).map(row).collect());
+    engine.checkpoint().unwrap();
+    let pace = Pace { portion_bytes: 1, ..Pace::default() };
+    let (mut from, mut portions) = (Vec::new(), 0);
+    while let Some(next) = engine.check_portion(&from, &pace).unwrap() {
+        assert!(next > from, "{next:?} comes after {from:?}");
+        from = next;
+        portions += 1;
+    }
+    assert!(portions > 50, "{portions}");
+}

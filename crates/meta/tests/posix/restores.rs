@@ -94,7 +94,7 @@ fn files_get_keys_that_posix_cannot_show() {
 fn users_buckets_and_links_come_back() {
     let mut store = Store::new(3);
     let root =
-        AddAccessKey { id: "CK".into(), sealed: vec![1], user: "root".into(), replace: false };
+        AddAccessKey { id: "CKA".into(), sealed: vec![1], user: "root".into(), replace: false };
     assert_eq!(store.run(root).unwrap(), UserId::ROOT);
     let user = |number, name: &str| RestoreUser {
         number: UserId(number),

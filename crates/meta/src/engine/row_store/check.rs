@@ -196,7 +196,10 @@ impl Portion<'_> {
             }
             match node {
                 Node::Leaf(pairs) => {
-                    if let Some(last) = pairs.last().filter(|_| !ahead.is_empty() && is_over()) {
+                    // A key of a branch may be higher than all keys of the child before it, so the
+                    // last leaf of the portion before may be read again: that is no progress.
+                    let ends = |key: &[u8]| key >= from && !ahead.is_empty() && is_over();
+                    if let Some(last) = pairs.last().filter(|last| ends(part(&last.key))) {
                         return Ok(Some([part(&last.key), &b"\0"[..]].concat()));
                     }
                 }

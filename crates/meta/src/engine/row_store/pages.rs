@@ -128,7 +128,7 @@ impl Tree {
         Tree { name: Vec::new(), root, widths: Widths::default() }
     }
 
-    /// Parses the definition of a table; `None` for one that makes no sense here.
+    /// Parses the definition of a table; `None` if it makes no sense here.
     pub fn parse(name: &[u8], definition: &[u8]) -> Option<Tree> {
         let definition = definition.get(..DEFINITION_BYTES)?;
         let width = |is_fixed_at: usize| -> Option<Option<usize>> {
