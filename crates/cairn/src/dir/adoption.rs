@@ -76,15 +76,27 @@ impl Adoption {
             Err(error) => return Err(Failure::file(&path, &error)),
         };
         let shown = path.display();
-        let read: Adoption =
-            toml::from_str(&text).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
-        if read.version != VERSION {
-            return Err(Failure::new(format!(
-                "{shown}: version {}, this cairn knows {VERSION}: use the one that wrote it",
-                read.version
-            )));
+        let fail = |error: toml::de::Error| Failure::new(format!("{shown}: {error}"));
+        // A newer version may have other fields, so its number is looked at first.
+        let table: toml::Table = toml::from_str(&text).map_err(fail)?;
+        match table.get("version").and_then(toml::Value::as_integer) {
+            Some(version) if version != i64::from(VERSION) => Err(Failure::new(format!(
+                "{shown}: version {version}, this cairn knows {VERSION}: use the one that wrote it"
+            ))),
+            _ => toml::from_str(&text).map(Some).map_err(fail),
         }
-        Ok(Some(read))
+    }
+
+    /// Checks, under the lock of a directory, that its adoption still is what was read before.
+    ///
+    /// # Errors
+    /// Another command has changed it meanwhile.
+    pub fn require_unchanged(dir: &Path, before: Option<&Adoption>) -> Result<()> {
+        if Adoption::read(dir)?.as_ref() == before {
+            return Ok(());
+        }
+        let text = "another command has changed how far its adoption is: run this again";
+        Err(Failure::new(format!("{}: {text}", dir.display())))
     }
 
     /// Writes the file with another step, durably. It belongs to the owner of the directory.
@@ -108,6 +120,7 @@ impl Adoption {
 /// Returns true if `disk` is that of a machine whose adoption may be undone: all blocks that were
 /// there before stay. An error counts as that.
 pub fn may_be_undone(disk: &Path) -> bool {
+    let Ok(disk) = std::path::absolute(disk) else { return true };
     let Some(machine) = disk.parent() else { return false };
     // Undoing needs them too, and finalizing ends this when the file goes.
     machine.join(ADOPTION_FILE).try_exists().unwrap_or(true)
@@ -151,10 +164,32 @@ mod tests {
             assert!(may_be_undone(&dir.join("disk")));
         }
         let text = fs::read_to_string(dir.join(ADOPTION_FILE)).unwrap();
-        fs::write(dir.join(ADOPTION_FILE), text.replace("version = 1", "version = 2")).unwrap();
-        assert!(Adoption::read(dir).unwrap_err().to_string().contains("version 2"));
+        for more in ["", "\nlater = 1\n"] {
+            let newer = text.replace("version = 1", "version = 2") + more;
+            fs::write(dir.join(ADOPTION_FILE), newer).unwrap();
+            let refused = Adoption::read(dir).unwrap_err().to_string();
+            assert!(refused.contains("version 2, this cairn knows 1"), "{refused}");
+        }
+        fs::write(dir.join(ADOPTION_FILE), text + "\nlater = 1\n").unwrap();
+        assert!(Adoption::read(dir).unwrap_err().to_string().contains("later"));
         Adoption::end(dir).unwrap();
         Adoption::end(dir).unwrap();
         assert!(!may_be_undone(&dir.join("disk")));
+    }
+
+    #[test]
+    fn a_step_that_another_command_changed_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
+        Adoption::require_unchanged(dir, None).unwrap();
+        let mut adoption = Adoption::new("10.0.0.1", 7400, 3);
+        adoption.enter(dir, AdoptionStep::Adopted).unwrap();
+        Adoption::require_unchanged(dir, Some(&adoption)).unwrap();
+        assert!(Adoption::require_unchanged(dir, None).is_err());
+        let before = adoption.clone();
+        adoption.enter(dir, AdoptionStep::Finalizing).unwrap();
+        assert!(Adoption::require_unchanged(dir, Some(&before)).is_err());
+        Adoption::end(dir).unwrap();
+        assert!(Adoption::require_unchanged(dir, Some(&adoption)).is_err());
     }
 }

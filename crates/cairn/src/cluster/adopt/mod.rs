@@ -100,6 +100,7 @@ pub fn run(args: &AdoptArgs, whole: &Command) -> Result<ExitCode> {
     let machine = Machine::new(&adoption.host, adoption.port)?;
     if adoption.step == AdoptionStep::Moving {
         let _lock = Lock::take(&args.dir)?;
+        Adoption::require_unchanged(&args.dir, found.as_ref())?;
         if args.dry_run {
             output::line("the parts of the machine are made: blocks would be moved into place")?;
             return Ok(ExitCode::SUCCESS);
@@ -107,6 +108,7 @@ pub fn run(args: &AdoptArgs, whole: &Command) -> Result<ExitCode> {
         finish(&args.dir, &machine, &mut adoption)?;
     } else {
         let server = DataDir::open(&args.dir, MetaPlace::Directory)?;
+        Adoption::require_unchanged(&args.dir, found.as_ref())?;
         let survey = Survey::of(&args.dir, &server, found.is_some())?;
         survey.show(&machine, &adoption)?;
         if args.dry_run {
