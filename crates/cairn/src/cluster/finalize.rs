@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cairn_meta::dump::ADOPTION_HOLD;
+use cairn_base::Role;
+use cairn_meta::dump::{ADOPTION_HOLD, adoption_holder};
 use serde::Deserialize;
 
 use super::adopt::remove_all;
 use crate::connection::Connection;
 use crate::dir::adoption::{Adoption, AdoptionStep};
-use crate::dir::{ADOPTION_DUMP, DirectoryUse, MACHINE};
+use crate::dir::lock::Lock;
+use crate::dir::{ADOPTION_DUMP, DirectoryUse, Format, MACHINE, directory_of_role};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -39,6 +41,7 @@ pub struct FinalizeArgs {
 #[derive(Deserialize)]
 struct HeldBlocks {
     id: String,
+    owner: String,
 }
 
 #[derive(Deserialize)]
@@ -56,12 +59,24 @@ pub fn run(args: &FinalizeArgs) -> Result<ExitCode> {
     if !adoption.step.is_of_machine() || !dir.join(MACHINE).exists() {
         return Err(Failure::new(format!("{shown}: is not adopted: cairn cluster adopt {shown}")));
     }
+    let _lock = Lock::take(dir)?;
+    Adoption::require_unchanged(dir, Some(&adoption))?;
+    let store = Format::read(&dir.join(directory_of_role(Role::Chunkserver)))?.cluster_number();
     let server = args.connection.open()?;
     let id = format!("{ADOPTION_HOLD:016x}");
     let listed = server.send("GET", "/admin/holds")?.json::<HoldList>()?;
-    let is_held = listed.holds.iter().any(|hold| hold.id == id);
+    let held = listed.holds.iter().find(|hold| hold.id == id);
+    if let Some(hold) = held
+        && hold.owner != adoption_holder(store)
+    {
+        return Err(Failure::new(format!(
+            "the cluster that answers was adopted from another store than {shown} ({}): name a \
+             gateway of this one by --server. Nothing was changed",
+            hold.owner
+        )));
+    }
     let begun = adoption.step == AdoptionStep::Finalizing;
-    if !is_held && !begun && !args.without_hold {
+    if held.is_none() && !begun && !args.without_hold {
         return Err(Failure::new(
             "the cluster that answers has no hold of an adoption: name a gateway of this one by \
              --server. If somebody has ended the hold, say --without-hold",
@@ -69,7 +84,7 @@ pub fn run(args: &FinalizeArgs) -> Result<ExitCode> {
     }
     // From here on there is no way back: blocks that only the server names may go.
     adoption.enter(dir, AdoptionStep::Finalizing)?;
-    if is_held {
+    if held.is_some() {
         server.send("DELETE", &format!("/admin/holds/{id}"))?;
     }
     for name in REMOVED {

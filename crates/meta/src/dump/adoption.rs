@@ -17,6 +17,12 @@ use crate::rows::{Counter, Hold, Row, StoreIdentity};
 
 /// Id of the hold that keeps what the rows of the server name.
 pub const ADOPTION_HOLD: u64 = 0xAD09_7000_0000_0001;
+/// Returns the owner of that hold in the store with this number. It tells the holds of two clusters
+/// apart.
+pub fn adoption_holder(store: u64) -> String {
+    format!("cairn cluster adopt of store {store:016x}, until cairn cluster finalize")
+}
+
 /// Number of rows read at a time.
 const PAGE: usize = 500;
 /// Distances of the next numbers of batches, inodes, users and exports after an adoption was

@@ -22,7 +22,9 @@ use crate::engine::Engine;
 use crate::keys;
 use crate::rows::StoreIdentity;
 
-pub use adoption::{ADOPTION_HOLD, ClusterRows, RowDifference, RowFault, compare, skip_numbers};
+pub use adoption::{
+    ADOPTION_HOLD, ClusterRows, RowDifference, RowFault, adoption_holder, compare, skip_numbers,
+};
 pub use load::load;
 pub use read::{each, verify};
 pub use write::{Writer, write};

@@ -34,9 +34,7 @@ const CHUNKSERVER: NodeId = NodeId(2);
 const GATEWAY: NodeId = NodeId(3);
 /// Number of the next node.
 const NEXT_NODE: u64 = 4;
-/// Owner of the hold on what the server names, for people.
-const HOLDER: &str = "cairn cluster adopt, until cairn cluster finalize";
-/// End of that hold: the year 2200. Finalizing ends it before.
+/// End of the hold on what the server names: the year 2200. Finalizing ends it before.
 const HOLD_ENDS: i64 = 7_258_118_400;
 /// Number of differences that are named.
 const NAMED: usize = 10;
@@ -173,7 +171,7 @@ fn cluster_rows(
     map.check()?;
     let ends = Timestamp::from_secs(HOLD_ENDS);
     let begun = RealClock::default().now();
-    let (owner, batch) = (HOLDER.to_owned(), summary.batch);
+    let (owner, batch) = (dump::adoption_holder(summary.cluster), summary.batch);
     Ok(ClusterRows { map, hold: Hold { owner, batch, begun, ends, unknown: Vec::new() } })
 }
 
@@ -240,7 +238,7 @@ fn shown(difference: &RowDifference) -> String {
 
 /// Gives a file, or a directory with all that is in it, to the owner of `dir`, if another user runs
 /// the command.
-fn give(path: &Path, dir: &Path) -> Result<()> {
+pub fn give(path: &Path, dir: &Path) -> Result<()> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let (owner, found) = (fs::metadata(dir).map_err(fail)?, path.symlink_metadata().map_err(fail)?);
     if (owner.uid(), owner.gid()) != (found.uid(), found.gid()) {
