@@ -30,15 +30,21 @@ pub fn list(server: &Server) -> Result<Vec<ShownHold>> {
     Ok(server.send("GET", "/admin/holds")?.json::<List>()?.holds)
 }
 
-pub fn end(server: &Server, id: &str) -> Result<()> {
+/// Ends a hold. That of an adoption has to be meant by `of_adoption`, and no other.
+pub fn end(server: &Server, id: &str, of_adoption: bool) -> Result<()> {
     let is_id = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_id {
         return Err(Failure::usage(format!("{id:?}: not an id of a hold")));
     }
-    if id.eq_ignore_ascii_case(&format!("{ADOPTION_HOLD:016x}")) {
+    let is_of_adoption = id.eq_ignore_ascii_case(&format!("{ADOPTION_HOLD:016x}"));
+    if of_adoption && !is_of_adoption {
+        return Err(Failure::usage(format!("{id}: is not the hold of an adoption")));
+    }
+    if is_of_adoption && !of_adoption {
         return Err(Failure::new(
             "this hold keeps what the way back of an adoption needs: `cairn cluster finalize DIR` \
-             ends it, on the machine that was adopted",
+             ends it, on the machine that was adopted. If that machine is gone, or the metadata \
+             came from a dump, end it by --of-adoption: there is no way back afterwards",
         ));
     }
     server.send("DELETE", &format!("/admin/holds/{id}")).map(drop)

@@ -146,11 +146,16 @@ enum Command {
     /// List the holds of backups that run, or end one
     #[command(after_help = "Examples:
   cairn backup holds
-  cairn backup holds --end 0123456789abcdef")]
+  cairn backup holds --end 0123456789abcdef
+  cairn backup holds --end ad09700000000001 --of-adoption")]
     Holds {
         /// End this hold: its backup fails, and blocks that it kept are deleted
         #[arg(long, value_name = "ID")]
         end: Option<String>,
+        /// End the hold of an adoption, which has no way back afterwards: if `cairn cluster
+        /// finalize` cannot, since the machine is gone or the metadata came from a dump
+        #[arg(long, requires = "end")]
+        of_adoption: bool,
         /// Print one line of JSON for each
         #[arg(long)]
         json: bool,
@@ -228,8 +233,10 @@ pub fn run(args: &BackupArgs) -> Result<ExitCode> {
         Command::Prune { place, keep, dry_run } => prune(place, keep, *dry_run)?,
         Command::Locks { target, end: Some(id), .. } => place_lock::end(&*target.open()?, id)?,
         Command::Locks { target, end: None, json } => locks(target, *json)?,
-        Command::Holds { end: Some(id), .. } => hold::end(&args.connection.open()?, id)?,
-        Command::Holds { end: None, json } => holds(&args.connection, *json)?,
+        Command::Holds { end: Some(id), of_adoption, .. } => {
+            hold::end(&args.connection.open()?, id, *of_adoption)?;
+        }
+        Command::Holds { end: None, json, .. } => holds(&args.connection, *json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
