@@ -7,7 +7,7 @@ use std::path::Path;
 use cairn_base::{Ino, NodeId, Role};
 use cairn_meta::check::{self, Bound};
 use cairn_meta::dump::{self, ClusterRows, RowDifference};
-use cairn_meta::engine::Snapshot;
+use cairn_meta::engine::{Engine, Snapshot};
 use cairn_meta::rows::{Hold, Place};
 
 use super::parts::{is_own, map_in};
@@ -42,9 +42,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Finds out what a way back would lose. Changes nothing.
-    pub fn of(dir: &Path) -> Result<Losses> {
-        let server = frozen_rows(&dir.join("meta"), MetaPlace::Directory)?;
+    /// Finds out what a way back to these rows would lose. Changes nothing.
+    pub fn of(dir: &Path, server: &dyn Engine) -> Result<Losses> {
         let old = server.snapshot()?;
         let mut losses = Losses::default();
         let master = dir.join(directory_of_role(Role::Master)).join("meta");

@@ -2,7 +2,8 @@
 //! there or not, so all can be repeated after an interruption.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cairn_base::Role;
@@ -28,6 +29,29 @@ pub fn back(dir: &Path) -> Result<()> {
     MOVED.iter().rev().try_for_each(|name| shift(&disk, dir, name))
 }
 
+/// Checks that what is to be moved back can be renamed. Changes nothing.
+///
+/// # Errors
+/// The disk of the chunkserver was put on another disk since.
+pub fn require_one_disk(dir: &Path) -> Result<()> {
+    let disk = disk(dir);
+    let own = fs::metadata(dir).map_err(|error| Failure::file(dir, &error))?.dev();
+    for path in MOVED.map(|name| disk.join(name)) {
+        if !is_there(&path)? {
+            continue;
+        }
+        let found = path.symlink_metadata().map_err(|error| Failure::file(&path, &error))?;
+        if found.is_symlink() || found.dev() != own {
+            let (path, disk, dir) = (path.display(), disk.display(), dir.display());
+            return Err(Failure::new(format!(
+                "{path}: is a link or on another disk than {dir}, and cannot be renamed: with the \
+                 machine stopped, copy {disk} back to the disk of {dir} first. Nothing was changed"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn disk(dir: &Path) -> PathBuf {
     dir.join(directory_of_role(Role::Chunkserver))
 }
@@ -36,16 +60,16 @@ fn shift(from: &Path, to: &Path, name: &str) -> Result<()> {
     let (source, target) = (from.join(name), to.join(name));
     match (is_there(&source)?, is_there(&target)?) {
         (true, false) => {
-            let moved =
-                fs::rename(&source, &target).and_then(|()| sync(to)).and_then(|()| sync(from));
-            moved.map_err(|error| Failure::file(&source, &error))
+            fs::rename(&source, &target).map_err(|error| Failure::file(&source, &error))?;
+            sync_both(from, to)
         }
         (true, true) => Err(Failure::new(format!(
             "{} and {} are both there: one of them is to be moved away",
             source.display(),
             target.display()
         ))),
-        (false, true) => Ok(()),
+        // A crash may have come before it was durable.
+        (false, true) => sync_both(from, to),
         (false, false) if name == OPTIONAL => Ok(()),
         (false, false) => {
             let text = "is gone: restore the store from a backup (cairn restore)";
@@ -64,9 +88,12 @@ fn is_there(path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes the names in a directory durable.
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// Makes a rename durable.
+fn sync_both(from: &Path, to: &Path) -> Result<()> {
+    [to, from].into_iter().try_for_each(|directory| {
+        let synced = File::open(directory).and_then(|opened| opened.sync_all());
+        synced.map_err(|error| Failure::file(directory, &error))
+    })
 }
 
 #[cfg(test)]
@@ -133,5 +160,23 @@ mod tests {
         fs::remove_dir(dir.join("blocks")).unwrap();
         fs::remove_dir(dir.join("disk/blocks")).unwrap();
         assert!(forward(dir).unwrap_err().is_damage());
+    }
+
+    #[test]
+    fn blocks_that_were_put_elsewhere_are_not_moved_back() {
+        let place = server(true);
+        let dir = place.path();
+        require_one_disk(dir).unwrap();
+        forward(dir).unwrap();
+        require_one_disk(dir).unwrap();
+        let before = tree(dir);
+        fs::rename(dir.join("disk/blocks"), dir.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(dir.join("elsewhere"), dir.join("disk/blocks")).unwrap();
+        let refused = require_one_disk(dir).unwrap_err().to_string();
+        assert!(refused.contains("disk/blocks") && refused.contains("copy"), "{refused}");
+        fs::remove_file(dir.join("disk/blocks")).unwrap();
+        fs::rename(dir.join("elsewhere"), dir.join("disk/blocks")).unwrap();
+        require_one_disk(dir).unwrap();
+        assert_eq!(tree(dir), before);
     }
 }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use cairn_base::{BlockId, GroupId, RealDisk, Role, SessionId};
 use cairn_blocks::Store;
 use cairn_meta::check;
-use cairn_meta::dump;
-use cairn_meta::engine::Snapshot;
+use cairn_meta::dump::{self, Contents};
+use cairn_meta::engine::{Engine, Snapshot};
 use cairn_meta::keys;
 use cairn_meta::rows::Place;
 
@@ -17,7 +17,7 @@ use super::later::Losses;
 use super::{moves, parts};
 use crate::dir::adoption::{Adoption, AdoptionStep};
 use crate::dir::lock::Lock;
-use crate::dir::{DataDir, MACHINE, MetaPlace, directory_of_role};
+use crate::dir::{ADOPTION_DUMP, DataDir, Format, MACHINE, MetaPlace, directory_of_role};
 use crate::failure::{Failure, Result};
 use crate::metadata::Metadata;
 use crate::offline::store::frozen_rows;
@@ -38,13 +38,17 @@ pub fn run(dir: &Path, dry_run: bool, accept_loss: bool) -> Result<()> {
              `cairn cluster finalize {shown}`"
         )));
     }
-    let own = Lock::take(dir)?;
+    let take: fn(&Path) -> Result<Lock> = if dry_run { Lock::take_unchanged } else { Lock::take };
+    let own = take(dir)?;
+    Adoption::require_unchanged(dir, Some(&adoption))?;
+    let rows = require_rows(dir)?;
+    moves::require_one_disk(dir)?;
     if adoption.step == AdoptionStep::Adopted {
         // The machine does not run, nor begins to.
         let roles = Role::ALL.map(|role| dir.join(directory_of_role(role)));
-        let locks = roles.iter().filter(|part| part.exists()).map(|part| Lock::take(part));
+        let locks = roles.iter().filter(|part| part.exists()).map(|part| take(part));
         let locks = locks.collect::<Result<Vec<Lock>>>()?;
-        let losses = Losses::of(dir)?;
+        let losses = Losses::of(dir, &*rows)?;
         losses.show()?;
         if !losses.is_none() && !accept_loss && !dry_run {
             return Err(Failure::new(format!(
@@ -59,37 +63,89 @@ pub fn run(dir: &Path, dry_run: bool, accept_loss: bool) -> Result<()> {
     if dry_run {
         return output::line("nothing was changed");
     }
+    drop(rows);
     adoption.enter(dir, AdoptionStep::Undoing)?;
-    go_back(dir, own)?;
+    go_back(dir, own, &adoption)?;
     output::line(format!("The server is back: start it with `cairn server {shown}`"))
 }
 
+/// Returns the rows of the server. In their absence a new table would be made, to which all blocks
+/// are later ones.
+fn require_rows(dir: &Path) -> Result<Arc<dyn Engine>> {
+    let disk = dir.join(directory_of_role(Role::Chunkserver));
+    let place = if dir.join("format").exists() { dir } else { &disk };
+    let store = Contents::Store(Format::read(place)?.cluster_number());
+    let meta = dir.join("meta");
+    if meta.is_dir() {
+        let rows = frozen_rows(&meta, MetaPlace::Directory)?;
+        if dump::contents(&*rows)? == store {
+            return Ok(rows);
+        }
+    }
+    Err(Failure::damage(format!(
+        "{}: holds no metadata of this store: is its disk mounted? Nothing was changed",
+        meta.display()
+    )))
+}
+
 /// Goes back from any step; each part of it can be repeated.
-fn go_back(dir: &Path, own: Lock) -> Result<()> {
+fn go_back(dir: &Path, own: Lock, adoption: &Adoption) -> Result<()> {
     // Without it, no program starts the machine.
     parts::remove_all(&dir.join(MACHINE))?;
     let disk = dir.join(directory_of_role(Role::Chunkserver));
     if disk.exists() {
         moves::back(dir)?;
     }
-    parts::remove(dir)?;
+    // The server needs room to begin.
+    parts::remove_all(&dir.join(ADOPTION_DUMP))?;
     drop(own);
     let server = DataDir::open(dir, MetaPlace::Directory)?;
+    Adoption::require_unchanged(dir, Some(adoption))?;
     let metadata = Metadata::in_directory(&server)?;
     dump::skip_numbers(&*metadata.engine)?;
     if let Some(embedded) = &metadata.embedded {
         embedded.checkpoint()?;
     }
     drop(metadata);
-    remove_later_blocks(&server)?;
+    remove_later_blocks(&server, &sessions_of_cluster(dir, &server.format))?;
+    parts::remove(dir)?;
+    // Another user may run the command. The metadata may be behind a link.
+    for part in [server.meta(), server.blocks()] {
+        let place = part.canonicalize().map_err(|error| Failure::file(&part, &error))?;
+        parts::give(&place, dir)?;
+    }
     drop(server);
     Adoption::end(dir)
 }
 
-/// Deletes the blocks that were written after the adoption: those of other groups, and those of
-/// sessions that the server does not know. A server would take them for blocks of another copy of
-/// its metadata.
-fn remove_later_blocks(server: &DataDir) -> Result<()> {
+/// Returns the sessions that the cluster has known. After a crash its metadata may be gone: then
+/// there are none.
+fn sessions_of_cluster(dir: &Path, format: &Format) -> BTreeSet<SessionId> {
+    let meta = dir.join(directory_of_role(Role::Master)).join("meta");
+    if !meta.is_dir() {
+        return BTreeSet::new();
+    }
+    let found = frozen_rows(&meta, MetaPlace::Members).and_then(|rows| {
+        match dump::contents(&*rows)? {
+            Contents::Store(number) if number == format.cluster_number() => {}
+            _ => return Ok(BTreeSet::new()),
+        }
+        sessions(&*rows.snapshot()?)
+    });
+    found.unwrap_or_else(|failure| {
+        output::complain(&format!(
+            "{failure}: blocks that were written after the adoption stay, and `cairn fsck` counts \
+             them as unknown"
+        ));
+        BTreeSet::new()
+    })
+}
+
+/// Deletes the blocks that were written after the adoption, which the server would take for those
+/// of another copy of its metadata: blocks of other groups, and of sessions that the server does
+/// not know. Blocks of sessions that the cluster did not know either stay: an older copy of the
+/// metadata may have been restored beside them before the adoption.
+fn remove_later_blocks(server: &DataDir, of_cluster: &BTreeSet<SessionId>) -> Result<()> {
     let path = server.blocks();
     let rows = frozen_rows(&server.meta(), MetaPlace::Directory)?;
     let old = rows.snapshot()?;
@@ -107,8 +163,10 @@ fn remove_later_blocks(server: &DataDir) -> Result<()> {
             let page = store.inventory_now(group, after, PAGE);
             let Some(last) = page.last() else { break };
             after = Some(last.block);
-            let is_later =
-                |block: &BlockId| group != GroupId::LOCAL || !known.contains(&block.session);
+            let is_later = |block: &BlockId| {
+                of_cluster.contains(&block.session)
+                    && (group != GroupId::LOCAL || !known.contains(&block.session))
+            };
             let found = page.iter().map(|info| info.block).filter(is_later);
             later.entry(group).or_default().extend(found);
         }
@@ -131,7 +189,7 @@ fn remove_later_blocks(server: &DataDir) -> Result<()> {
     Ok(store.close()?)
 }
 
-/// Returns all sessions that the server has known.
+/// Returns all sessions in a snapshot of metadata.
 fn sessions(snapshot: &dyn Snapshot) -> Result<BTreeSet<SessionId>> {
     let ((mut start, end), mut known) = (keys::sessions(), BTreeSet::new());
     loop {
