@@ -27,7 +27,7 @@ LATER = content("later", 1, 80_000)
 # Between two rounds of the collector of garbage.
 COLLECTOR_SECONDS = 10
 # What is there when the command is killed, in the order in which it appears.
-SEEN = ["adoption.toml", "adoption.dump", "master/ca.pem", "master/meta/rows.redb", "gateway/cluster.toml"]
+SEEN = ["adoption.toml", "adoption.dump", "master/ca.pem", "gateway/cluster.toml", "master/meta/rows.redb"]
 
 
 class Adopted(Machine):
@@ -144,8 +144,10 @@ def killed_adoptions(one):
     """Each time a little later; then once between two renames."""
     command = [binary(), "cluster", "adopt", str(one.directory), "--address", "127.0.0.1", "--port", str(one.port)]
     for name in SEEN:
+        # The former round left some files, which are made anew.
+        former = stamp(one.directory / name)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while process.poll() is None and not (one.directory / name).exists():
+        while process.poll() is None and stamp(one.directory / name) in (None, former):
             time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -158,6 +160,15 @@ def killed_adoptions(one):
     unmove(one.directory)
     assert "--undo" in one.refused("server") and "--undo" in one.refused("node")
     one.begin()
+
+
+def stamp(path):
+    """Another one when a file is made anew; None if it is not there."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def unmove(directory):
@@ -266,6 +277,89 @@ def test_an_adoption_is_undone(work):
     check(one, one)
 
 
+def segments(directory):
+    return {path.name: path.stat().st_size for path in directory.rglob("*.seg")}
+
+
+def test_a_way_back_without_the_metadata_of_the_server_changes_nothing(work):
+    one = filled(work)
+    one.end()
+    one.begin()
+    meta, away, state = one.directory / "meta", one.directory.with_name("away"), one.directory / "adoption.toml"
+    unmove(one.directory)
+    before = segments(one.directory)
+    assert before
+    for step in ("moving", "undoing"):
+        state.write_text(re.sub('step = "[a-z]+"', f'step = "{step}"', state.read_text()))
+        meta.rename(away)
+        # Absent, and as where a disk is not mounted.
+        for make in (lambda: None, meta.mkdir):
+            make()
+            for options in (["--dry-run"], ["--accept-loss"]):
+                refused = one.adopt("--undo", *options, ok=False)
+                assert refused.returncode == 1 and "Nothing was changed" in refused.stderr, refused
+                assert f'step = "{step}"' in state.read_text() and segments(one.directory) == before
+                assert (one.directory / "master/meta").exists()
+        assert not os.listdir(meta)
+        meta.rmdir()
+        away.rename(meta)
+    one.adopt("--undo")
+    one.serve()
+    check(one, one)
+
+
+def test_blocks_beside_an_older_copy_of_the_metadata_stay(work):
+    one = filled(work)
+    one.end()
+    meta, older = one.directory / "meta", one.directory.with_name("older")
+    shutil.copytree(meta, older)
+    one.serve()
+    assert one.s3.object("PUT", "kept", "newer", body=LATER).status == 200
+    one.end()
+    shutil.rmtree(meta)
+    older.rename(meta)
+
+    def unknown():
+        return json.loads(one.cli("fsck", "--json", one.directory, ok=False).stdout)["unknown_blocks"]
+
+    before = unknown()
+    assert before > 0
+    one.begin()
+    one.run_node()
+    assert one.s3.object("PUT", "kept", "later", body=LATER).status == 200
+    one.end()
+    one.adopt("--undo", "--accept-loss")
+    # Those of the cluster are gone.
+    assert unknown() == before
+
+
+def test_another_cluster_does_not_finalize(work):
+    place, made = work
+    one, two = Adopted(place / "one"), Adopted(place / "two")
+    for machine in (one, two):
+        made.append(machine)
+        machine.serve()
+        machine.end()
+        machine.begin()
+    two.run_node()
+    state = one.directory / "adoption.toml"
+    for step in ("adopted", "finalizing"):
+        state.write_text(re.sub('step = "[a-z]+"', f'step = "{step}"', state.read_text()))
+        refused = two.cli("cluster", "finalize", one.directory, "--without-hold", ok=False)
+        assert refused.returncode == 1 and "another store" in refused.stderr, refused
+        assert f'step = "{step}"' in state.read_text() and (one.directory / "meta").exists()
+    # The machine of an adoption may be gone: its hold can be ended all the same.
+    hold = re.search(r"\b(ad09[0-9a-f]{12})\b", two.cli("backup", "holds").stdout)[1]
+    refused = two.cli("backup", "holds", "--end", hold, ok=False)
+    assert refused.returncode == 1 and "--of-adoption" in refused.stderr, refused
+    two.cli("backup", "holds", "--end", hold, "--of-adoption")
+    assert hold not in two.cli("backup", "holds").stdout
+    refused = two.cli("cluster", "finalize", two.directory, ok=False)
+    assert refused.returncode == 1 and "--without-hold" in refused.stderr, refused
+    two.cli("cluster", "finalize", two.directory, "--without-hold")
+    assert not (two.directory / "meta").exists()
+
+
 def test_blocks_that_are_freed_too_early_are_missed(work):
     """Planted: a program ends the hold, and the collector does its work."""
     one = filled(work)
@@ -274,9 +368,16 @@ def test_blocks_that_are_freed_too_early_are_missed(work):
     one.run_node()
 
     def blocks():
-        return sum(node["blocks"] or 0 for node in one.status()["nodes"])
+        found = []
 
-    eventually(lambda: one.status() and blocks() > 0, one.tail)
+        def are_known():
+            status = one.status()
+            found.append(sum(node["blocks"] or 0 for node in status["nodes"]) if status else 0)
+            return found[-1] > 0
+
+        eventually(are_known, one.tail)
+        return found[-1]
+
     before = blocks()
     hold = re.search(r"\b(ad09[0-9a-f]{12})\b", one.cli("backup", "holds").stdout)[1]
     assert one.s3.object("DELETE", "kept", "blocks").status == 204
