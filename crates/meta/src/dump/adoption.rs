@@ -17,12 +17,6 @@ use crate::rows::{Counter, Hold, Row, StoreIdentity};
 
 /// Id of the hold that keeps what the rows of the server name.
 pub const ADOPTION_HOLD: u64 = 0xAD09_7000_0000_0001;
-/// Returns the owner of that hold in the store with this number. It tells the holds of two clusters
-/// apart.
-pub fn adoption_holder(store: u64) -> String {
-    format!("cairn cluster adopt of store {store:016x}, until cairn cluster finalize")
-}
-
 /// Number of rows read at a time.
 const PAGE: usize = 500;
 /// Distances of the next numbers of batches, inodes, users and exports after an adoption was
@@ -31,6 +25,12 @@ const BATCHES: u64 = 1 << 32;
 const INODES: u64 = 1 << 32;
 const USERS: u64 = 1 << 20;
 const EXPORTS: u64 = 1 << 20;
+
+/// Returns the owner of the hold of an adoption of the store with this number. It tells the holds
+/// of two clusters apart.
+pub fn adoption_holder(store: u64) -> String {
+    format!("cairn cluster adopt of store {store:016x}, until cairn cluster finalize")
+}
 
 /// The rows that a cluster has beside those of the server.
 pub struct ClusterRows {
