@@ -7,7 +7,7 @@ use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::ops::namespace::BucketEntry;
 use cairn_fs::ops::restore::{RestoreBucket, UNFINISHED_MODE};
-use cairn_fs::rows::{Bucket, Usage};
+use cairn_fs::rows::{Bucket, BucketKind, Usage};
 use tokio::task::block_in_place;
 
 use super::destination::Destination;
@@ -75,17 +75,25 @@ pub struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// Makes a bucket with the settings that it had, or compares these. Returns its number; `None`
-    /// if it is not there.
-    pub async fn apply(&self, stored: &StoredBucket, name: &str) -> Result<Option<BucketId>> {
+    /// Makes a bucket with the settings that it had, or compares these. Returns its number and
+    /// its kind; `None` if it is not there.
+    pub async fn apply(
+        &self,
+        stored: &StoredBucket,
+        name: &str,
+    ) -> Result<Option<(BucketId, BucketKind)>> {
         match self.settle(stored, name).await {
-            Ok(id) => Ok(id),
+            Ok(found) => Ok(found),
             Err(Trouble::Single(why)) => self.report.failed(name, why).map(|()| None),
             Err(Trouble::Final(failure)) => Err(failure.of(name)),
         }
     }
 
-    async fn settle(&self, stored: &StoredBucket, name: &str) -> Result<Option<BucketId>, Trouble> {
+    async fn settle(
+        &self,
+        stored: &StoredBucket,
+        name: &str,
+    ) -> Result<Option<(BucketId, BucketKind)>, Trouble> {
         let found = match self.there.read(GetBucket { name: name.to_owned() }).await {
             Err(Error::NotFound(_)) => None,
             found => Some(found?),
@@ -97,14 +105,15 @@ impl Settings<'_> {
             }
             let id = self.there.run(self.order(stored, name, false)?).await?;
             self.report.other();
-            return Ok(Some(id));
+            return Ok(Some((id, stored.bucket.kind)));
         };
+        let there = Some((id, bucket.kind));
         // A bucket of an interrupted restore becomes read-only in the end.
         let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
         let is_own = inode.mode & MODE_BITS == UNFINISHED_MODE;
         let Some(why) = self.difference(stored, name, &bucket, &usage, is_own)? else {
             self.report.same();
-            return Ok(Some(id));
+            return Ok(there);
         };
         match self.task {
             Task::Restore { replace: true } => {
@@ -118,7 +127,7 @@ impl Settings<'_> {
                 self.report.failed(name, format!("the settings of the bucket: {why}"))?;
             }
         }
-        Ok(Some(id))
+        Ok(there)
     }
 
     /// Makes the operation. Users that are not there own nothing and get no rights.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use cairn_auth::SealKey;
 use cairn_base::BucketId;
+use cairn_fs::rows::BucketKind;
 
 use super::accounts::{Accounts, users_of};
 use super::destination::Destination;
@@ -100,10 +101,17 @@ impl Restore<'_> {
         let mut names: BTreeMap<BucketId, String> = BTreeMap::new();
         for bucket in buckets {
             let name = order.into.as_ref().unwrap_or(&bucket.bucket.name);
-            let Some(id) = settings.apply(bucket, name).await? else { continue };
-            self.bucket(bucket, name, id, task, report).await?;
+            let Some((id, kind)) = settings.apply(bucket, name).await? else { continue };
+            let pair = BucketPair {
+                source: bucket.bucket.name.clone(),
+                source_root: bucket.id.ino(),
+                target: name.to_owned(),
+                target_root: id.ino(),
+                takes_both: kind == BucketKind::S3,
+            };
+            self.bucket(&pair, task, report).await?;
             settings.close(bucket, name, id).await?;
-            self.root(bucket, name, id, task, report).await?;
+            self.root(&pair, task, report).await?;
             if name == &bucket.bucket.name && order.selection.is_whole() {
                 names.insert(bucket.id, name.clone());
             }
@@ -113,17 +121,9 @@ impl Restore<'_> {
     }
 
     /// Goes over the contents of a bucket.
-    async fn bucket(
-        &self,
-        bucket: &StoredBucket,
-        name: &str,
-        id: BucketId,
-        task: Task,
-        report: &RestoreReport,
-    ) -> Result<()> {
-        let bar = output::bytes_bar(0, name);
-        let pair = pair(bucket, name, id);
-        let tree = Tree::new(self.settings_of_walk(&bar, task, report), &pair);
+    async fn bucket(&self, pair: &BucketPair, task: Task, report: &RestoreReport) -> Result<()> {
+        let bar = output::bytes_bar(0, &pair.target);
+        let tree = Tree::new(self.settings_of_walk(&bar, task, report), pair);
         tree.run().await?;
         if tree.hides.load(Ordering::Relaxed) {
             hidden::run(&tree).await?;
@@ -134,17 +134,9 @@ impl Restore<'_> {
     }
 
     /// Finishes the directory of a bucket.
-    async fn root(
-        &self,
-        bucket: &StoredBucket,
-        name: &str,
-        id: BucketId,
-        task: Task,
-        report: &RestoreReport,
-    ) -> Result<()> {
-        let bar = output::bytes_bar(0, name);
-        let pair = pair(bucket, name, id);
-        let done = Tree::new(self.settings_of_walk(&bar, task, report), &pair).finish_root().await;
+    async fn root(&self, pair: &BucketPair, task: Task, report: &RestoreReport) -> Result<()> {
+        let bar = output::bytes_bar(0, &pair.target);
+        let done = Tree::new(self.settings_of_walk(&bar, task, report), pair).finish_root().await;
         bar.finish_and_clear();
         done
     }
@@ -158,14 +150,5 @@ impl Restore<'_> {
         let Restore { stored, there, order, .. } = *self;
         let (selection, jobs) = (&order.selection, order.jobs);
         Walk { stored, there, report, bar, selection, task, jobs }
-    }
-}
-
-fn pair(bucket: &StoredBucket, name: &str, id: BucketId) -> BucketPair {
-    BucketPair {
-        source: bucket.bucket.name.clone(),
-        source_root: bucket.id.ino(),
-        target: name.to_owned(),
-        target_root: id.ino(),
     }
 }

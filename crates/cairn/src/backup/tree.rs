@@ -62,6 +62,8 @@ pub struct BucketPair {
     pub source_root: Ino,
     pub target: String,
     pub target_root: Ino,
+    /// Set if the one on the server may have an object `a` beside `a/b`.
+    pub takes_both: bool,
 }
 
 /// A walk over a bucket in a backup.
@@ -83,6 +85,7 @@ pub struct Tree<'a> {
 }
 
 /// A name of the backup, and the place that it gets.
+#[derive(Clone, Copy)]
 struct Item<'a> {
     /// Number in the backup.
     source: Ino,
@@ -332,9 +335,21 @@ impl<'a> Tree<'a> {
         let (parent, name) = (item.parent, item.name.to_vec());
         match self.there.lookup(parent, item.name).await? {
             Some((ino, inode)) if inode.is_directory() => {
-                return Ok(Some(FoundDirectory { ino, inode: Some(inode) }));
+                let is_own = self.is_made_beside(item, ino, &inode).await?;
+                if is_own {
+                    self.keep_made(item, ino).await?;
+                }
+                return Ok(Some(FoundDirectory { ino, inode: (!is_own).then_some(inode) }));
             }
-            Some(_) if self.task == (Task::Restore { replace: true }) => {
+            Some(_) if self.buckets.takes_both => {
+                if self.compares() {
+                    self.differs(item.path, "it is not there")?;
+                    return Ok(None);
+                }
+                let ino = self.make_beside(item).await?;
+                return Ok(Some(FoundDirectory { ino, inode: None }));
+            }
+            Some(_) if self.replaces() => {
                 self.there.run(Unlink { parent, name: name.clone() }).await?;
             }
             Some(_) => {
@@ -350,6 +365,53 @@ impl<'a> Tree<'a> {
         let verb = Mkdir { parent, name, mode: UNFINISHED_MODE, umask: 0 };
         let (ino, _) = self.there.run(verb).await?;
         Ok(Some(FoundDirectory { ino, inode: None }))
+    }
+
+    /// Makes a directory beside an object of the same name. POSIX cannot do that: an empty file is
+    /// moved into the directory, which makes it, and removed.
+    async fn make_beside(&self, item: &Item<'_>) -> Result<Ino, Trouble> {
+        let (workshop, own) = (self.workshop().await?, own_name(item.source));
+        match self.create(Kind::File, workshop, &own, &Bytes::new()).await {
+            // An interrupted run has left it.
+            Ok(_) | Err(Error::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let key = self.key(item)? + &helper_name(item.source);
+        let (bucket, replace) = (self.buckets.target.clone(), true);
+        self.there.run(RestoreKey { parent: workshop, name: own, bucket, key, replace }).await?;
+        match self.there.lookup(item.parent, item.name).await? {
+            Some((ino, inode)) if inode.is_directory() => {
+                self.keep_made(item, ino).await?;
+                Ok(ino)
+            }
+            _ => Err(Trouble::Single("somebody else has removed the directory".to_owned())),
+        }
+    }
+
+    /// Returns whether an interrupted run has made a directory beside an object, and has left the
+    /// file that made it.
+    async fn is_made_beside(
+        &self,
+        item: &Item<'_>,
+        ino: Ino,
+        inode: &Inode,
+    ) -> Result<bool, Trouble> {
+        let may_be = inode.implicit || inode.mode & MODE_BITS == UNFINISHED_MODE;
+        if !self.buckets.takes_both || self.compares() || !may_be {
+            return Ok(false);
+        }
+        let found = self.there.lookup(ino, helper_name(item.source).as_bytes()).await?;
+        Ok(found.is_some_and(|(_, inode)| inode.kind == Kind::File && inode.size == 0))
+    }
+
+    /// Gives a directory that was made beside an object the mode of those that a restore makes, and
+    /// removes the file that made it.
+    async fn keep_made(&self, item: &Item<'_>, ino: Ino) -> Result<(), Trouble> {
+        let from = Inode { kind: Kind::Directory, mode: UNFINISHED_MODE, ..Inode::default() };
+        self.there.run(RestoreAttributes { ino, from, tags: Vec::new() }).await?;
+        let name = helper_name(item.source).into_bytes();
+        self.there.run(Unlink { parent: ino, name }).await?;
+        Ok(())
     }
 
     /// Gives a directory its attributes once everything in it is there, if that is to be done;
@@ -393,12 +455,29 @@ impl<'a> Tree<'a> {
     }
 
     async fn file(&self, item: &Item<'_>) -> Result<(), Trouble> {
-        let found = if item.is_hidden {
+        let found = self.found(item).await?;
+        let is_directory = found.as_ref().is_some_and(|(_, inode)| inode.is_directory());
+        if is_directory && self.buckets.takes_both {
+            // The object goes beside the directory.
+            let item = Item { is_hidden: true, ..*item };
+            let found = self.found(&item).await?;
+            return self.settle(&item, found).await;
+        }
+        self.settle(item, found).await
+    }
+
+    /// Finds on the server what has the place of a file.
+    async fn found(&self, item: &Item<'_>) -> Result<Option<(Ino, Inode)>, Trouble> {
+        Ok(if item.is_hidden {
             let (bucket, key) = (self.buckets.target.clone(), self.key(item)?);
             self.there.read(FindKey { bucket, key }).await?
         } else {
             self.there.lookup(item.parent, item.name).await?
-        };
+        })
+    }
+
+    /// Makes a file, or replaces or compares what has its place.
+    async fn settle(&self, item: &Item<'_>, found: Option<(Ino, Inode)>) -> Result<(), Trouble> {
         let is_there = found.is_some();
         match found {
             Some((_, inode)) if inode.is_directory() => {
@@ -693,7 +772,8 @@ impl<'a> Tree<'a> {
     async fn settle_directory(&self, key: &str) -> Result<(), Trouble> {
         let (mut source, mut path) = (self.buckets.source_root, String::new());
         let mut last = None;
-        for name in key.split('/').take_while(|name| !name.is_empty()) {
+        let directories = key.rsplit_once('/').map_or("", |(directories, _)| directories);
+        for name in directories.split('/').take_while(|name| !name.is_empty()) {
             let lookup = Lookup { parent: source, name: name.as_bytes().to_vec() };
             match self.stored.read(lookup).await {
                 Ok((ino, inode)) if inode.is_directory() => {
@@ -751,6 +831,11 @@ fn getattr(ino: Ino) -> cairn_fs::ops::getattr::Getattr {
 /// Returns the name of a file in the workshop.
 fn own_name(source: Ino) -> Vec<u8> {
     format!("{:016x}", source.0).into_bytes()
+}
+
+/// Returns the name of the file that makes a directory beside an object.
+fn helper_name(source: Ino) -> String {
+    format!(".cairn-restore-{:016x}", source.0)
 }
 
 /// Returns the key of a file or a directory.
