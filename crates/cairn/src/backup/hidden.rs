@@ -1,4 +1,5 @@
-//! Objects with keys that POSIX cannot show, such as `a//b`, in buckets for programs of S3.
+//! Objects with keys that POSIX cannot show, such as `a//b`, or `a` beside `a/b`, in buckets for
+//! programs of S3.
 
 use cairn_base::Error;
 use cairn_fs::ops::list_objects::{ListObjects, ListedObject};
@@ -6,7 +7,7 @@ use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::rows::Kind;
 
 use super::report::Trouble;
-use super::selection::{Part, names};
+use super::selection::{Part, Selection, names};
 use super::tree::Tree;
 use crate::failure::Result;
 
@@ -15,11 +16,13 @@ const PAGE: usize = 1000;
 
 /// Walks over all objects that the walk over directories could not see.
 pub async fn run(tree: &Tree<'_>) -> Result<()> {
+    let Selection { path, prefix, .. } = tree.selection;
+    let prefix = path.as_ref().unwrap_or(prefix);
     let mut after = String::new();
     loop {
         let verb = ListObjects {
             bucket: tree.buckets.source.clone(),
-            prefix: tree.selection.prefix.clone(),
+            prefix: prefix.clone(),
             delimiter: String::new(),
             after,
             max_keys: PAGE,

@@ -106,6 +106,17 @@ struct FoundDirectory {
     inode: Option<Inode>,
 }
 
+/// A directory on the way to the one file or directory that is selected.
+struct Passed {
+    /// Number in the backup.
+    source: Ino,
+    wanted: Inode,
+    /// Directory on the server that it is in.
+    parent: Ino,
+    path: Vec<u8>,
+    found: FoundDirectory,
+}
+
 impl FoundDirectory {
     /// Returns true if this walk has made it, or a walk before that was interrupted.
     fn is_own(&self) -> bool {
@@ -213,8 +224,25 @@ impl<'a> Tree<'a> {
         Ok(Some(ino))
     }
 
-    /// Walks over one file or directory.
+    /// Walks over one file or directory. The directories on the way to it get their attributes also
+    /// if it cannot be brought back.
     async fn single(&self, only: &str) -> Result<(), Trouble> {
+        let mut passed = Vec::new();
+        let done = self.single_below(only, &mut passed).await;
+        if matches!(done, Err(Trouble::Final(_))) {
+            return done;
+        }
+        for Passed { source, wanted, parent, path, found } in passed.iter().rev() {
+            let (source, parent, name) = (*source, *parent, &b""[..]);
+            let item = Item { source, wanted, parent, name, path, is_hidden: false };
+            let finished = self.finish(&item, found, false).await;
+            self.report.settle(&self.shown(path), finished)?;
+        }
+        done
+    }
+
+    /// Walks over one file or directory, and notes the directories on the way to it.
+    async fn single_below(&self, only: &str, passed: &mut Vec<Passed>) -> Result<(), Trouble> {
         let mut way: Vec<&str> = names(only).collect();
         let Some(last) = way.pop() else { return Ok(()) };
         let mut bases: Vec<&str> =
@@ -222,7 +250,6 @@ impl<'a> Tree<'a> {
         let renamed = bases.pop();
         let (mut source, mut path) = (self.buckets.source_root, Vec::new());
         let Some(mut parent) = self.base(bases.into_iter()).await? else { return Ok(()) };
-        let mut passed = Vec::new();
         for name in way {
             let (ino, wanted) = self.in_backup(source, name).await?;
             (source, path) = (ino, join(&path, name.as_bytes()));
@@ -238,32 +265,20 @@ impl<'a> Tree<'a> {
                 is_hidden: false,
             };
             let Some(found) = self.directory_of(&item).await? else { return Ok(()) };
-            let (ino, place) = (found.ino, (parent, path.clone()));
-            passed.push((source, wanted, place, found));
-            parent = ino;
+            let above = std::mem::replace(&mut parent, found.ino);
+            passed.push(Passed { source, wanted, parent: above, path: path.clone(), found });
         }
         let (ino, inode) = self.in_backup(source, last).await?;
         let name = renamed.unwrap_or(last).as_bytes();
         let path = join(&path, last.as_bytes());
         let item =
             Item { source: ino, wanted: &inode, parent, name, path: &path, is_hidden: false };
-        if inode.is_directory() {
-            self.directory(&item, true).await?;
-        } else {
-            self.file(&item).await?;
+        if !inode.is_directory() {
+            return self.file(&item).await;
         }
-        for (source, wanted, (parent, path), found) in passed.iter().rev() {
-            let item = Item {
-                source: *source,
-                wanted,
-                parent: *parent,
-                name: b"",
-                path,
-                is_hidden: false,
-            };
-            self.finish(&item, found, false).await?;
-        }
-        Ok(())
+        // There may be an object of the same name, which the directory hides.
+        self.hides.store(true, Ordering::Relaxed);
+        self.directory(&item, true).await
     }
 
     async fn in_backup(&self, parent: Ino, name: &str) -> Result<(Ino, Inode), Trouble> {
