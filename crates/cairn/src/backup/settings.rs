@@ -8,6 +8,7 @@ use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::ops::namespace::BucketEntry;
 use cairn_fs::ops::restore::{RestoreBucket, UNFINISHED_MODE};
 use cairn_fs::rows::{Bucket, BucketKind, Usage};
+use serde_json::json;
 use tokio::task::block_in_place;
 
 use super::destination::Destination;
@@ -72,6 +73,9 @@ pub struct Settings<'a> {
     pub task: Task,
     /// Names of the users on the server.
     pub users: &'a [String],
+    /// Set if whole buckets are selected. Otherwise settings of buckets that are there stay, and are
+    /// not compared.
+    pub is_whole: bool,
 }
 
 impl Settings<'_> {
@@ -108,9 +112,10 @@ impl Settings<'_> {
             return Ok(Some((id, stored.bucket.kind)));
         };
         let there = Some((id, bucket.kind));
-        // A bucket of an interrupted restore becomes read-only in the end.
-        let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
-        let is_own = inode.mode & MODE_BITS == UNFINISHED_MODE;
+        if !self.is_whole {
+            return Ok(there);
+        }
+        let is_own = self.is_unfinished(id).await?;
         let Some(why) = self.difference(stored, name, &bucket, &usage, is_own)? else {
             self.report.same();
             return Ok(there);
@@ -130,7 +135,14 @@ impl Settings<'_> {
         Ok(there)
     }
 
-    /// Makes the operation. Users that are not there own nothing and get no rights.
+    /// Returns whether a restore has made the bucket and has not ended. It becomes read-only and gets
+    /// its quota in the end.
+    async fn is_unfinished(&self, id: BucketId) -> cairn_base::Result<bool> {
+        let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
+        Ok(inode.mode & MODE_BITS == UNFINISHED_MODE)
+    }
+
+    /// Makes the operation. A new bucket has no quota until its contents are there. Users that are not there own nothing and get no rights.
     fn order(&self, stored: &StoredBucket, name: &str, replace: bool) -> Result<RestoreBucket> {
         let is_there = |user: &str| self.users.iter().any(|known| known == user);
         let mut owner = stored.owner.clone();
@@ -148,6 +160,8 @@ impl Settings<'_> {
         }
         let bucket = Bucket { name: name.to_owned(), read_only: false, ..stored.bucket.clone() };
         let Usage { quota_objects, quota_bytes, .. } = stored.usage;
+        let [quota_objects, quota_bytes] =
+            [quota_objects, quota_bytes].map(|quota| if replace { quota } else { 0 });
         Ok(RestoreBucket { bucket, owner, grants, quota_objects, quota_bytes, replace })
     }
 
@@ -161,14 +175,11 @@ impl Settings<'_> {
     ) -> Result<Option<&'static str>> {
         let shown: api::Bucket =
             block_in_place(|| self.there.server.send("GET", &bucket_path(name))?.json())?;
-        let granted = |rights: &[(UserId, Rights)]| {
-            let mut bits: Vec<u8> = rights.iter().map(|(_, rights)| rights.bits()).collect();
-            bits.sort_unstable();
-            bits
-        };
-        let mut users: Vec<&str> = stored.grants.iter().map(|(user, _)| user.as_str()).collect();
-        let mut known: Vec<&str> = shown.grants.iter().flatten().map(|g| g.user.as_str()).collect();
-        users.sort_unstable();
+        let text = |(user, rights): &(String, Rights)| (user.clone(), rights.to_string());
+        let mut rights: Vec<(String, String)> = stored.grants.iter().map(text).collect();
+        let granted = shown.grants.into_iter().flatten();
+        let mut known: Vec<(String, String)> = granted.map(|g| (g.user, g.rights)).collect();
+        rights.sort_unstable();
         known.sort_unstable();
         if stored.bucket.kind != found.kind {
             return Ok(Some("its kind differs"));
@@ -176,11 +187,11 @@ impl Settings<'_> {
         if stored.owner != shown.owner {
             return Ok(Some("its owner differs"));
         }
-        if users != known || granted(&stored.bucket.grants) != granted(&found.grants) {
+        if rights != known {
             return Ok(Some("rights differ"));
         }
         let quotas = |usage: &Usage| (usage.quota_objects, usage.quota_bytes);
-        if quotas(&stored.usage) != quotas(usage) {
+        if quotas(&stored.usage) != quotas(usage) && !is_own {
             return Ok(Some("its quota differs"));
         }
         let plain = |bucket: &Bucket| Bucket {
@@ -194,17 +205,24 @@ impl Settings<'_> {
         Ok((plain(&stored.bucket) != plain(found)).then_some("others differ"))
     }
 
-    /// Makes a bucket read-only that was so, once its contents are there.
+    /// Gives a bucket its quota, and makes it read-only if it was so, once its contents are there.
     pub async fn close(&self, stored: &StoredBucket, name: &str, id: BucketId) -> Result<()> {
-        if !stored.bucket.read_only || matches!(self.task, Task::Compare { .. }) {
+        if matches!(self.task, Task::Compare { .. }) {
             return Ok(());
         }
-        let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
-        let is_own = inode.mode & MODE_BITS == UNFINISHED_MODE;
-        if is_own || self.task == (Task::Restore { replace: true }) {
-            let change = serde_json::json!({ "read_only": "on" });
+        let is_own = self.is_unfinished(id).await?;
+        let change = |change: serde_json::Value| {
             let server = &self.there.server;
-            block_in_place(|| server.send_json("PATCH", &bucket_path(name), &change))?;
+            block_in_place(|| server.send_json("PATCH", &bucket_path(name), &change)).map(drop)
+        };
+        let Usage { quota_objects, quota_bytes, .. } = stored.usage;
+        if is_own && (quota_objects, quota_bytes) != (0, 0) {
+            change(json!({ "quota_objects": quota_objects, "quota_bytes": quota_bytes }))?;
+        }
+        let replaces = self.is_whole && self.task == (Task::Restore { replace: true });
+        if stored.bucket.read_only && (is_own || replaces) {
+            // No other change may go with it.
+            change(json!({ "read_only": "on" }))?;
         }
         Ok(())
     }

@@ -97,7 +97,8 @@ impl Restore<'_> {
             accounts.credentials().await?;
         }
         let users = users_of(there)?;
-        let settings = Settings { there, report, task, users: &users };
+        let is_whole = order.selection.is_whole();
+        let settings = Settings { there, report, task, users: &users, is_whole };
         let mut names: BTreeMap<BucketId, String> = BTreeMap::new();
         for bucket in buckets {
             let name = order.into.as_ref().unwrap_or(&bucket.bucket.name);
@@ -112,7 +113,7 @@ impl Restore<'_> {
             self.bucket(&pair, task, report).await?;
             settings.close(bucket, name, id).await?;
             self.root(&pair, task, report).await?;
-            if name == &bucket.bucket.name && order.selection.is_whole() {
+            if name == &bucket.bucket.name && is_whole {
                 names.insert(bucket.id, name.clone());
             }
         }
