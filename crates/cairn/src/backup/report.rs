@@ -26,9 +26,12 @@ impl Trouble {
 }
 
 impl From<Error> for Trouble {
-    /// Errors of the server.
+    /// Errors of the server. A quota and a read-only bucket concern one user or one bucket; a full
+    /// disk and a read-only store concern everything.
     fn from(error: Error) -> Trouble {
         match error {
+            Error::Full(text) if is_of_quota(&text) => Trouble::Single(text),
+            Error::ReadOnly(text) if text.starts_with("bucket ") => Trouble::Single(text),
             Error::Unavailable(_)
             | Error::Denied(_)
             | Error::Full(_)
@@ -38,6 +41,13 @@ impl From<Error> for Trouble {
             error => Trouble::Single(error.to_string()),
         }
     }
+}
+
+/// Returns whether a quota or another limit is used up, and not the disk.
+fn is_of_quota(text: &str) -> bool {
+    ["quota of ", "may have no more", "extended attributes on inode "]
+        .iter()
+        .any(|words| text.contains(words))
 }
 
 impl From<Failure> for Trouble {
@@ -56,8 +66,10 @@ pub struct RestoreReport {
     same: AtomicU64,
     left: AtomicU64,
     failed: AtomicU64,
-    /// Names that were printed.
-    named: Mutex<HashSet<String>>,
+    /// Names that were printed, and what was said of them.
+    named: Mutex<HashSet<(&'static str, String)>>,
+    /// Names that were printed before the comparison.
+    before: HashSet<String>,
 }
 
 fn one(count: &AtomicU64) {
@@ -97,11 +109,12 @@ impl RestoreReport {
     fn print(
         &self,
         count: &AtomicU64,
-        word: &str,
+        word: &'static str,
         name: &str,
         why: &dyn fmt::Display,
     ) -> Result<()> {
-        if !self.named.lock().insert(name.to_owned()) {
+        let is_known = self.before.contains(name);
+        if is_known || !self.named.lock().insert((word, name.to_owned())) {
             return Ok(());
         }
         one(count);
@@ -120,8 +133,8 @@ impl RestoreReport {
     /// Makes the report of the comparison after a restore: names that were printed are not printed
     /// again.
     pub fn of_comparison(&self) -> RestoreReport {
-        let named = Mutex::new(self.named.lock().clone());
-        RestoreReport { named, ..RestoreReport::default() }
+        let before = self.named.lock().iter().map(|(_, name)| name.clone()).collect();
+        RestoreReport { before, ..RestoreReport::default() }
     }
 
     /// Adds what a comparison has found.
@@ -154,5 +167,41 @@ impl RestoreReport {
             }
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_hides_no_failure() {
+        let report = RestoreReport::default();
+        report.left("a", "it differs").unwrap();
+        assert!(!report.has_failures());
+        report.failed("a", "in the backup: damaged").unwrap();
+        report.failed("a", "in the backup: damaged").unwrap();
+        assert_eq!(report.failed.load(Ordering::Relaxed), 1);
+        // What was printed before the comparison counts once.
+        let compared = report.of_comparison();
+        compared.failed("a", "it is not there").unwrap();
+        compared.failed("b", "it is not there").unwrap();
+        report.add_failures(compared);
+        assert_eq!(report.failed.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn quotas_and_buckets_that_are_read_only_end_nothing() {
+        let is_single = |error: Error| matches!(Trouble::from(error), Trouble::Single(_));
+        for text in [
+            "the quota of bucket b, 3 bytes, is used up",
+            "user a has 9 buckets, and may \
+             have no more: delete something",
+        ] {
+            assert!(is_single(Error::Full(text.to_owned())), "{text}");
+        }
+        assert!(!is_single(Error::Full("the disk is full".to_owned())));
+        assert!(is_single(Error::ReadOnly("bucket b takes no changes now".to_owned())));
+        assert!(!is_single(Error::ReadOnly("the store takes no changes now".to_owned())));
     }
 }
