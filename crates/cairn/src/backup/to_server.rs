@@ -130,6 +130,7 @@ impl Restore<'_> {
             hidden::run(&tree).await?;
         }
         tree.end().await?;
+        tree.prepare_root().await?;
         bar.finish_and_clear();
         Ok(())
     }

@@ -172,29 +172,46 @@ impl<'a> Tree<'a> {
         self.report.settle(&self.shown(WORKSHOP), cleared)
     }
 
+    /// Gives the directory of the bucket its extended attributes, as [`Tree::finish_root`] would: a
+    /// bucket that is read-only takes none.
+    pub async fn prepare_root(&self) -> Result<()> {
+        if self.compares() {
+            return Ok(());
+        }
+        let done = async {
+            let (wanted, found) = self.roots().await?;
+            if found.is_own() || (self.selection.is_whole() && self.replaces()) {
+                self.set_xattrs(&self.root(&wanted), found.ino, true).await?;
+            }
+            Ok(())
+        };
+        self.report.settle(&self.shown(b""), done.await)
+    }
+
     /// Gives the directory of the bucket its attributes, if a restore has made it; otherwise
     /// compares them.
     pub async fn finish_root(&self) -> Result<()> {
         let done = async {
-            let [wanted, found] = [
-                self.stored.read(getattr(self.buckets.source_root)).await,
-                self.there.read(getattr(self.buckets.target_root)).await,
-            ];
-            let (wanted, _) = wanted.map_err(Trouble::in_backup)?;
-            let ino = self.buckets.target_root;
-            let found = FoundDirectory { ino, inode: Some(found?.0) };
-            let source = self.buckets.source_root;
-            let item = Item {
-                source,
-                wanted: &wanted,
-                parent: Ino::ROOT,
-                name: b"",
-                path: b"",
-                is_hidden: false,
-            };
-            self.finish(&item, &found, self.selection.is_whole()).await
+            let (wanted, found) = self.roots().await?;
+            self.finish(&self.root(&wanted), &found, self.selection.is_whole()).await
         };
         self.report.settle(&self.shown(b""), done.await)
+    }
+
+    /// Reads the directory of the bucket in the backup and on the server.
+    async fn roots(&self) -> Result<(Inode, FoundDirectory), Trouble> {
+        let [wanted, found] = [
+            self.stored.read(getattr(self.buckets.source_root)).await,
+            self.there.read(getattr(self.buckets.target_root)).await,
+        ];
+        let (wanted, _) = wanted.map_err(Trouble::in_backup)?;
+        let ino = self.buckets.target_root;
+        Ok((wanted, FoundDirectory { ino, inode: Some(found?.0) }))
+    }
+
+    fn root<'i>(&self, wanted: &'i Inode) -> Item<'i> {
+        let (source, parent) = (self.buckets.source_root, Ino::ROOT);
+        Item { source, wanted, parent, name: b"", path: b"", is_hidden: false }
     }
 
     async fn all(&self) -> Result<(), Trouble> {
@@ -659,22 +676,36 @@ impl<'a> Tree<'a> {
         ino: Ino,
         was_there: bool,
     ) -> Result<(), Trouble> {
-        let wanted = self.xattrs(item).await?;
-        if was_there {
-            let former = self.there.read(ListXattrs { ino }).await?;
-            for name in former.into_iter().filter(|name| List::named(name).is_none()) {
-                if !wanted.iter().any(|(other, _)| *other == name) {
-                    self.there.run(RemoveXattr { ino, name: name.to_vec() }).await?;
-                }
-            }
-        }
-        for (name, value) in wanted {
-            let (name, mode) = (name.to_vec(), XattrMode::Set);
-            self.there.run(SetXattr { ino, name, value, mode }).await?;
-        }
+        self.set_xattrs(item, ino, was_there).await?;
         let tags = self.tags(item).await?;
         let from = Inode { content: Content::Empty, unknown: Vec::new(), ..item.wanted.clone() };
         Ok(self.there.run(RestoreAttributes { ino, from, tags }).await?)
+    }
+
+    /// Gives an inode the extended attributes of the backup. Of one that was there, only those that
+    /// differ are changed.
+    async fn set_xattrs(&self, item: &Item<'_>, ino: Ino, was_there: bool) -> Result<(), Trouble> {
+        let wanted = self.xattrs(item).await?;
+        let mut former = Vec::new();
+        if was_there {
+            former = self.there.read(ListXattrs { ino }).await?;
+            former.retain(|name| List::named(name).is_none());
+        }
+        for name in &former {
+            if !wanted.iter().any(|(other, _)| other == name) {
+                self.there.run(RemoveXattr { ino, name: name.to_vec() }).await?;
+            }
+        }
+        for (name, value) in wanted {
+            let (is_there, name) = (former.contains(&name), name.to_vec());
+            let is_same =
+                is_there && self.there.read(GetXattr { ino, name: name.clone() }).await? == value;
+            if !is_same {
+                let mode = XattrMode::Set;
+                self.there.run(SetXattr { ino, name, value, mode }).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the extended attributes in the backup, without access control lists.
