@@ -8,7 +8,7 @@
 //! So a run that was interrupted leaves no file that looks finished, and the next run knows which
 //! directories are its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,6 +82,18 @@ pub struct Tree<'a> {
     workshop: OnceCell<Ino>,
     /// Files with several names, by their numbers in the backup: their numbers on the server.
     links: Mutex<HashMap<Ino, Arc<AsyncMutex<Option<Ino>>>>>,
+    /// Missing names of files with several, of which no other was seen so far.
+    late: Mutex<Vec<LateName>>,
+}
+
+/// A missing name that waits until it is known whether its file has another one on the server.
+struct LateName {
+    /// Number in the backup.
+    source: Ino,
+    /// Directory on the server.
+    parent: Ino,
+    path: Vec<u8>,
+    is_hidden: bool,
 }
 
 /// A name of the backup, and the place that it gets.
@@ -151,6 +163,7 @@ impl<'a> Tree<'a> {
             hides: AtomicBool::default(),
             workshop: OnceCell::default(),
             links: Mutex::default(),
+            late: Mutex::default(),
         }
     }
 
@@ -163,11 +176,12 @@ impl<'a> Tree<'a> {
         self.report.settle(&self.shown(b""), done)
     }
 
-    /// Removes what only a restore needs, once everything is there.
+    /// Makes the names that have waited for others, and removes what only a restore needs.
     pub async fn end(&self) -> Result<()> {
         if self.compares() {
             return Ok(());
         }
+        self.late_names().await?;
         let cleared = self.clear().await;
         self.report.settle(&self.shown(WORKSHOP), cleared)
     }
@@ -493,9 +507,9 @@ impl<'a> Tree<'a> {
             // The object goes beside the directory.
             let item = Item { is_hidden: true, ..*item };
             let found = self.found(&item).await?;
-            return self.settle(&item, found).await;
+            return self.settle(&item, found, false).await;
         }
-        self.settle(item, found).await
+        self.settle(item, found, false).await
     }
 
     /// Finds on the server what has the place of a file.
@@ -509,7 +523,12 @@ impl<'a> Tree<'a> {
     }
 
     /// Makes a file, or replaces or compares what has its place.
-    async fn settle(&self, item: &Item<'_>, found: Option<(Ino, Inode)>) -> Result<(), Trouble> {
+    async fn settle(
+        &self,
+        item: &Item<'_>,
+        found: Option<(Ino, Inode)>,
+        is_late: bool,
+    ) -> Result<(), Trouble> {
         let is_there = found.is_some();
         match found {
             Some((_, inode)) if inode.is_directory() => {
@@ -535,10 +554,43 @@ impl<'a> Tree<'a> {
         if let Some(ino) = *made {
             self.link(ino, item, is_there).await?;
             self.report.file(0);
+        } else if !is_there && !is_late {
+            // Another name may be there, and this one is to be of the same file.
+            let Item { source, parent, is_hidden, .. } = *item;
+            let path = item.path.to_vec();
+            self.late.lock().push(LateName { source, parent, path, is_hidden });
         } else {
             *made = Some(self.make(item, is_there).await?);
         }
         Ok(())
+    }
+
+    /// Makes the names that have waited, and gives their directories their times again.
+    async fn late_names(&self) -> Result<()> {
+        let late = std::mem::take(&mut *self.late.lock());
+        stream::iter(late.iter().map(Ok::<_, Failure>))
+            .try_for_each_concurrent(self.jobs, |late| async move {
+                self.report.settle(&self.shown(&late.path), self.late_name(late).await)
+            })
+            .await?;
+        let directories: BTreeSet<&[u8]> = late.iter().map(|late| above(&late.path)).collect();
+        for path in directories {
+            let settled = self.settle_directory(path).await;
+            self.report.settle(&self.shown(path), settled)?;
+        }
+        Ok(())
+    }
+
+    async fn late_name(&self, late: &LateName) -> Result<(), Trouble> {
+        let LateName { source, parent, path, is_hidden } = late;
+        let wanted = self.stored.read(getattr(*source)).await;
+        let (wanted, _) = wanted.map_err(Trouble::in_backup)?;
+        let place = self.selection.target(path);
+        let name = place.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let (source, parent, is_hidden) = (*source, *parent, *is_hidden);
+        let item = Item { source, wanted: &wanted, parent, name, path, is_hidden };
+        let found = self.found(&item).await?;
+        self.settle(&item, found, true).await
     }
 
     /// Returns the place of the number that a file with several names has on the server.
@@ -809,22 +861,20 @@ impl<'a> Tree<'a> {
         let (parent, name) = (self.buckets.target_root, &b""[..]);
         let item = Item { source, wanted, parent, name, path, is_hidden: true };
         self.file(&item).await?;
-        if self.compares() { Ok(()) } else { self.settle_directory(&listed.key).await }
+        if self.compares() { Ok(()) } else { self.settle_directory(above(path)).await }
     }
 
-    /// Gives the last directory on the way to a key, of those that POSIX can show, its attributes
-    /// again, if they are those of the backup: a name that was added has changed its times, and it
-    /// may be implicit only while it has names.
-    async fn settle_directory(&self, key: &str) -> Result<(), Trouble> {
-        let (mut source, mut path) = (self.buckets.source_root, String::new());
+    /// Gives the last directory of a path, of those that POSIX can show, its attributes again, if
+    /// they are those of the backup: a name that was added has changed its times, and it may be
+    /// implicit only while it has names.
+    async fn settle_directory(&self, directories: &[u8]) -> Result<(), Trouble> {
+        let (mut source, mut path) = (self.buckets.source_root, Vec::new());
         let mut last = None;
-        let directories = key.rsplit_once('/').map_or("", |(directories, _)| directories);
-        for name in directories.split('/').take_while(|name| !name.is_empty()) {
-            let lookup = Lookup { parent: source, name: name.as_bytes().to_vec() };
+        for name in directories.split(|byte| *byte == b'/').take_while(|name| !name.is_empty()) {
+            let lookup = Lookup { parent: source, name: name.to_vec() };
             match self.stored.read(lookup).await {
                 Ok((ino, inode)) if inode.is_directory() => {
-                    path.push_str(if path.is_empty() { "" } else { "/" });
-                    path.push_str(name);
+                    path = join(&path, name);
                     source = ino;
                     last = Some(inode);
                 }
@@ -832,7 +882,7 @@ impl<'a> Tree<'a> {
             }
         }
         let Some(wanted) = last else { return Ok(()) };
-        let target = self.selection.target(path.as_bytes());
+        let target = self.selection.target(&path);
         let mut ino = self.buckets.target_root;
         for name in target.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             match self.there.lookup(ino, name).await? {
@@ -842,7 +892,7 @@ impl<'a> Tree<'a> {
         }
         let (found, _) = self.there.read(getattr(ino)).await?;
         if of_inodes(&wanted, &found).is_none() {
-            let (wanted, path, parent) = (&wanted, path.as_bytes(), ino);
+            let (wanted, path, parent) = (&wanted, &path[..], ino);
             let item = Item { source, wanted, parent, name: b"", path, is_hidden: false };
             self.set_attributes(&item, ino, true).await?;
         }
@@ -872,6 +922,12 @@ impl<'a> Tree<'a> {
 
 fn getattr(ino: Ino) -> cairn_fs::ops::getattr::Getattr {
     cairn_fs::ops::getattr::Getattr { ino }
+}
+
+/// Returns the path of the directory that a path is in.
+fn above(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+    path.get(..end).unwrap_or_default()
 }
 
 /// Returns the name of a file in the workshop.
