@@ -1,6 +1,6 @@
 //! Brings back what a backup has, into a store that runs. Only root may.
 
-use cairn_auth::Rights;
+use cairn_auth::{Principal, Rights};
 use cairn_base::{BucketId, Error, Ino, Redundancy, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,8 @@ use super::setattr::forget_entries_changed;
 use super::tags::{drop_tags, store_tags};
 use super::user_totals::{Change, count_owned, index, unindex};
 use crate::rows::{
-    AccessKey, Bucket, Entry, Inode, Kind, ShareLink, Tally, Token, Usage, User, UserLimits,
-    UserQuotas, encode_number,
+    AccessKey, Bucket, BucketKind, Entry, Inode, Kind, ShareLink, Tally, Token, Usage, User,
+    UserLimits, UserQuotas, decode_number, encode_number,
 };
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -29,6 +29,30 @@ pub const UNFINISHED_MODE: u32 = 0o7000;
 
 /// Furthest that the number of a user may be ahead of the next one.
 const USER_AHEAD: u64 = 1 << 20;
+
+/// Checks that the store takes changes, and one of its buckets: who may administer the store may
+/// run these operations, and that right alone changes no contents.
+///
+/// # Errors
+/// `ReadOnly` if not.
+fn check_writable(
+    view: &mut View<'_>,
+    context: &Context,
+    bucket: Option<&Bucket>,
+) -> Result<(), Stop> {
+    if context.caller.principal() == Principal::System {
+        return Ok(());
+    }
+    if let Some(bucket) = bucket.filter(|bucket| bucket.read_only) {
+        let text = format!("bucket {} takes no changes now", bucket.name);
+        return Err(Error::ReadOnly(text).into());
+    }
+    let row = view.get(&keys::read_only())?;
+    if row.as_ref().map(decode_number).transpose()?.is_some_and(|value| value != 0) {
+        return Err(Error::ReadOnly("the store takes no changes now".into()).into());
+    }
+    Ok(())
+}
 
 /// Gives an inode the attributes that it had in a backup: mode, owner, times, access control lists,
 /// and what S3 and HTTP know beyond POSIX. Extended attributes are set one by one.
@@ -44,9 +68,16 @@ impl Verb for RestoreAttributes {
     type Reply = ();
     const NAME: &'static str = "restore_attributes";
 
+    /// Gives the attributes. The directory of a bucket gets them even if the bucket is read-only.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let ino = self.ino;
         let mut inode = find_inode(view, ino)?;
+        if ino == inode.bucket.ino() {
+            check_writable(view, context, None)?;
+        } else {
+            let bucket = load_known(view, &keys::bucket(inode.bucket), "bucket of an inode")?;
+            check_writable(view, context, Some(&bucket))?;
+        }
         if inode.kind != self.from.kind {
             let text = format!("inode {ino} is a {:?} now", inode.kind);
             return Err(Error::Conflict(text).into());
@@ -120,11 +151,13 @@ impl Verb for RestoreKey {
     /// Moves the file; makes missing directories.
     ///
     /// # Errors
-    /// `Exists` if there is an object with the key, unless it is to be replaced.
+    /// `Exists` if there is an object with the key, unless it is to be replaced; `IsDirectory` if a
+    /// directory has the name in a bucket of kind `posix`.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_key(&self.key)?;
         let opened = find_bucket(view, &self.bucket)?;
         check_names(&opened.bucket, &self.key)?;
+        check_writable(view, context, Some(&opened.bucket))?;
         let entry = load::<Entry>(view, &keys::file_entry(self.parent, &self.name))?;
         let entry = entry.ok_or_else(|| no_entry(&self.name))?;
         if load_inode(view, entry.ino)?.bucket != opened.id {
@@ -133,6 +166,10 @@ impl Verb for RestoreKey {
         remove_entry(view, context, self.parent, &self.name, entry.kind)?;
         let (directories, name) = split_key(&self.key);
         let parent = walk_or_make(view, context, &opened, &directories)?;
+        let beside = keys::directory_entry(parent, name.as_bytes());
+        if opened.bucket.kind == BucketKind::Posix && view.get(&beside)?.is_some() {
+            return Err(Error::IsDirectory(self.key.clone()).into());
+        }
         let former = load::<Entry>(view, &keys::file_entry(parent, name.as_bytes()))?;
         match former {
             None => add_entry(view, context, parent, name.as_bytes(), &entry),
@@ -282,6 +319,7 @@ impl Verb for RestoreBucket {
 /// Makes the directory of a new bucket, and counts the bucket.
 fn make_bucket(view: &mut View<'_>, context: &Context, bucket: &Bucket) -> Result<BucketId, Stop> {
     check_bucket_name(&bucket.name)?;
+    check_writable(view, context, None)?;
     let ino = next_ino(view)?;
     let id = BucketId(ino.0);
     let inode = Inode { mode: UNFINISHED_MODE, ..new_directory(id, Ino::ROOT, context) };

@@ -1,9 +1,10 @@
 //! Operations that bring back a backup.
 
-use cairn_auth::Rights;
+use cairn_auth::{Caller, Rights};
 use cairn_base::{Redundancy, Timestamp, UserId};
 use cairn_meta::keys;
 use cairn_meta::ops::credentials::AddAccessKey;
+use cairn_meta::ops::read_only::SetReadOnly;
 use cairn_meta::ops::restore::{
     FindKey, RestoreAttributes, RestoreBucket, RestoreKey, RestoreShareLink, RestoreToken,
     RestoreUser, UNFINISHED_MODE,
@@ -88,6 +89,62 @@ fn files_get_keys_that_posix_cannot_show() {
     let (parent, name, replace) = (files, b"made".to_vec(), false);
     let verb = RestoreKey { parent, name, bucket: "files".into(), key: "a//b".into(), replace };
     fails(store.run(verb), "invalid");
+    // There a name is that of a file or of a directory.
+    store.directory(files, "d");
+    let (name, replace) = (b"made".to_vec(), true);
+    let (bucket, key) = ("files".into(), "d".into());
+    fails(store.run(RestoreKey { parent: files, name, bucket, key, replace }), "is_directory");
+    assert!(store.run(FindKey { bucket: "files".into(), key: "d".into() }).unwrap().is_none());
+}
+
+#[test]
+fn what_is_read_only_takes_nothing_from_a_backup() {
+    let mut store = Store::new(4);
+    let root =
+        AddAccessKey { id: "CKA".into(), sealed: vec![1], user: "root".into(), replace: false };
+    store.run(root).unwrap();
+    let top = store.bucket("bucket", BucketKind::S3);
+    let ino = store.file(top, "made");
+    let set = |store: &mut Store, bucket: Option<&str>, read_only| {
+        store.caller = Caller::system();
+        let bucket = bucket.map(str::to_owned);
+        store.run(SetReadOnly { bucket, read_only }).unwrap();
+        store.caller = Caller::verified(UserId::ROOT);
+    };
+    let place = || RestoreKey {
+        parent: top,
+        name: b"made".to_vec(),
+        bucket: "bucket".into(),
+        key: "a//b".into(),
+        replace: false,
+    };
+    let attributes = |ino, kind| RestoreAttributes {
+        ino,
+        from: Inode { kind, mode: 0o700, ..Inode::default() },
+        tags: Vec::new(),
+    };
+    let make = || RestoreBucket {
+        bucket: Bucket { name: "new".into(), ..Bucket::default() },
+        owner: "root".into(),
+        grants: Vec::new(),
+        quota_objects: 0,
+        quota_bytes: 0,
+        replace: false,
+    };
+    set(&mut store, Some("bucket"), true);
+    fails(store.run(place()), "read_only");
+    fails(store.run(attributes(ino, Kind::File)), "read_only");
+    // The bucket has been made read-only before its own directory gets its attributes.
+    store.run(attributes(top, Kind::Directory)).unwrap();
+    set(&mut store, Some("bucket"), false);
+    set(&mut store, None, true);
+    fails(store.run(place()), "read_only");
+    fails(store.run(attributes(top, Kind::Directory)), "read_only");
+    fails(store.run(make()), "read_only");
+    set(&mut store, None, false);
+    store.run(attributes(ino, Kind::File)).unwrap();
+    store.run(place()).unwrap();
+    store.run(make()).unwrap();
 }
 
 #[test]
