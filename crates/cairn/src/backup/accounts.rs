@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cairn_auth::{Network, SealKey};
-use cairn_base::{BucketId, Error, Timestamp, UserId};
+use cairn_base::{BucketId, Error, Ino, Timestamp, UserId};
+use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::restore::{RestoreShareLink, RestoreToken, RestoreUser};
 use cairn_fs::rows::{AccessKey, Export, Row, ShareLink, Squash, Token, User};
 use cairn_meta::keys;
@@ -61,6 +62,7 @@ struct ListedExports {
 
 #[derive(Deserialize)]
 struct ListedExport {
+    /// Bucket, with the path of the directory if one is exported.
     bucket: String,
     user: String,
     clients: Vec<String>,
@@ -239,55 +241,53 @@ impl Accounts<'_> {
     }
 
     /// Brings back exports of these buckets, by their numbers in the backup.
-    pub fn exports(&self, buckets: &BTreeMap<BucketId, String>) -> Result<()> {
+    pub async fn exports(&self, buckets: &BTreeMap<BucketId, String>) -> Result<()> {
         let users = self.users()?;
         let ListedExports { exports: known } = get(self.there, "/admin/exports")?;
         for (id, export) in self.rows::<Export>(b'e')? {
             let id = id.first_chunk().map(|id| BucketId(u64::from_be_bytes(*id)));
-            let bucket = id.and_then(|id| buckets.get(&id));
-            let (Some(bucket), Some(user)) = (bucket, users.get(&export.user)) else { continue };
+            let found = id.and_then(|id| Some((id, buckets.get(&id)?)));
+            let (Some((id, bucket)), Some(user)) = (found, users.get(&export.user)) else {
+                continue;
+            };
             let name = format!("export of {bucket}");
             let of_bucket =
                 |listed: &&ListedExport| listed.bucket.split('/').next() == Some(bucket.as_str());
-            let clients: Vec<String> = export.clients.iter().map(Network::to_string).collect();
-            let squash = match export.squash {
-                Squash::Root => "root",
-                Squash::All => "all",
-                Squash::None => "none",
-            };
             if let Some(found) = known.iter().find(of_bucket) {
-                let is_same = found.user == user.name
-                    && found.clients == clients
-                    && found.read_only == export.read_only
-                    && (found.squash.as_str(), found.uid, found.gid)
-                        == (squash, export.uid, export.gid);
-                if is_same {
+                if is_same_export(found, &export, bucket, &user.name) {
                     self.report.same()
                 } else {
                     self.differs(&name, "it differs")?
                 }
-                continue;
-            }
-            if self.compares() {
+            } else if self.compares() {
                 self.report.failed(&name, "it is not there")?;
-                continue;
+            } else if self.leads_to_top(id, &export).await? {
+                self.sent(&name, "/admin/exports", &order_of_export(&export, bucket, &user.name))?;
+            } else {
+                let path = &export.path;
+                let text = format!("its directory is not at {path} in the backup: it was moved");
+                self.report.failed(&name, text)?;
             }
-            let mut order = json!({
-                "bucket": bucket,
-                "user": user.name,
-                "clients": clients,
-                "any_client": export.clients.iter().any(|network| network.is_any()),
-                "read_only": export.read_only,
-                "squash": squash,
-                "uid": export.uid,
-                "gid": export.gid,
-            });
-            if !export.path.is_empty() {
-                order["path"] = json!(export.path);
-            }
-            self.sent(&name, "/admin/exports", &order)?;
         }
         Ok(())
+    }
+
+    /// Returns whether the path of an export leads to its directory in the backup: that may have
+    /// been moved, and another one may have its path.
+    async fn leads_to_top(&self, bucket: BucketId, export: &Export) -> Result<bool> {
+        if export.path.is_empty() {
+            return Ok(export.top == Ino(0));
+        }
+        let mut ino = bucket.ino();
+        for name in export.path.split('/') {
+            let verb = Lookup { parent: ino, name: name.as_bytes().to_vec() };
+            match self.stored.read(verb).await {
+                Ok((found, _)) => ino = found,
+                Err(Error::NotFound(_) | Error::NotDirectory(_)) => return Ok(false),
+                Err(error) => return Err(Failure::from(error).of("in the backup")),
+            }
+        }
+        Ok(ino == export.top)
     }
 
     fn sent(&self, name: &str, path: &str, order: &serde_json::Value) -> Result<()> {
@@ -354,6 +354,69 @@ impl Accounts<'_> {
     }
 }
 
+fn word_of(squash: Squash) -> &'static str {
+    match squash {
+        Squash::Root => "root",
+        Squash::All => "all",
+        Squash::None => "none",
+    }
+}
+
+fn clients_of(export: &Export) -> Vec<String> {
+    export.clients.iter().map(Network::to_string).collect()
+}
+
+fn is_same_export(found: &ListedExport, export: &Export, bucket: &str, user: &str) -> bool {
+    let path = found.bucket.split_once('/').map_or("", |(_, path)| path);
+    let squashes = (found.squash.as_str(), found.uid, found.gid);
+    found.bucket.split('/').next() == Some(bucket)
+        && path == export.path
+        && found.user == user
+        && found.clients == clients_of(export)
+        && found.read_only == export.read_only
+        && squashes == (word_of(export.squash), export.uid, export.gid)
+}
+
+/// Makes the request that adds an export.
+fn order_of_export(export: &Export, bucket: &str, user: &str) -> serde_json::Value {
+    let mut order = json!({
+        "bucket": bucket,
+        "user": user,
+        "clients": clients_of(export),
+        "any_client": export.clients.iter().any(|network| network.is_any()),
+        "read_only": export.read_only,
+        "squash": word_of(export.squash),
+        "uid": export.uid,
+        "gid": export.gid,
+    });
+    if !export.path.is_empty() {
+        order["path"] = json!(export.path);
+    }
+    order
+}
+
 fn is_in_time(link: &ShareLink, now: Timestamp) -> bool {
     link.is_in_time(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_of_other_directories_differ() {
+        let export = Export { path: "a/b".to_owned(), ..Export::default() };
+        let found = |bucket: &str| ListedExport {
+            bucket: bucket.to_owned(),
+            user: "alice".to_owned(),
+            clients: Vec::new(),
+            read_only: export.read_only,
+            squash: word_of(export.squash).to_owned(),
+            uid: export.uid,
+            gid: export.gid,
+        };
+        let is_same = |bucket: &str| is_same_export(&found(bucket), &export, "photos", "alice");
+        assert!(is_same("photos/a/b"));
+        assert!(!is_same("photos") && !is_same("photos/a") && !is_same("other/a/b"));
+    }
 }

@@ -117,7 +117,7 @@ impl Restore<'_> {
                 names.insert(bucket.id, name.clone());
             }
         }
-        accounts.exports(&names)?;
+        accounts.exports(&names).await?;
         accounts.share_links(&names).await
     }
 
