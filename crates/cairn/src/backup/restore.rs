@@ -40,8 +40,9 @@ const BUFFER: usize = 256 << 10;
 ///
 /// With --to-server, the state goes into a server that runs, or through a gateway into a cluster:
 /// users, keys, buckets with their settings and all files, exports and share links; or one bucket,
-/// or a part of it. What is there and differs is listed and stays, unless --replace is given. In
-/// the end everything is compared, and the exit code is 1 if something is not as in the backup.
+/// or a part of it. What is there and differs is listed and stays, unless --replace is given: what
+/// was left so does not count as a failure. In the end everything is compared, and the exit code is
+/// 1 if something could not be brought back; with --check, if something is not as in the backup.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn restore /backup/cairn /srv/cairn
@@ -89,7 +90,7 @@ pub struct RestoreArgs {
     /// [default: of the same names]
     #[arg(long = "as", value_name = "BUCKET[/PATH]", requires = "bucket")]
     into: Option<String>,
-    /// Replace files and settings that are there and differ
+    /// Replace files that are there and differ, and settings of buckets that are restored whole
     #[arg(long, visible_alias = "overwrite", requires = "to_server")]
     replace: bool,
     /// Change nothing: compare with the server, byte for byte, and list what differs
