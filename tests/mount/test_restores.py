@@ -12,6 +12,7 @@ import time
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from harness.mount import Mount
 from harness.server import KEY, REGION, SECRET, Server, binary, scratch
@@ -283,3 +284,123 @@ def test_users_keys_and_settings_come_back_with_the_store():
             run(first, "backup", "create", work / "plain")
             said = run(third, "restore", "--to-server", work / "plain", code=1)
             assert "failed access key ALICEALICEALICE00001" in said and "--secret-key" in said, said
+
+
+def body(server, bucket, key):
+    return s3(server).get_object(Bucket=bucket, Key=key)["Body"].read()
+
+
+def test_objects_and_directories_of_one_name_come_back_beside_each_other():
+    work = scratch("restores")
+    work.chmod(0o755)
+    with Server() as first, Server() as second:
+        kept = {"a": b"a", "a/b": b"b", "logs": b"all", "x/y": b"y", "x/y/z": b"z", "x/y//w": b"w"}
+        for server in (first, second):
+            s3(server).create_bucket(Bucket="objects")
+        for key, value in kept.items():
+            s3(first).put_object(Bucket="objects", Key=key, Body=value)
+        s3(second).put_object(Bucket="objects", Key="a", Body=b"another")
+        s3(second).put_object(Bucket="objects", Key="logs/1", Body=b"one")
+        place = work / "backup"
+        run(first, "backup", "create", place)
+        back = ["restore", place, "--to-server", "--bucket", "objects"]
+        said = run(second, *back)
+        assert "left objects/a: " in said and said.count("left ") == 1 and "failed" not in said, said
+        listed = {one["Key"] for one in s3(second).list_objects_v2(Bucket="objects")["Contents"]}
+        assert listed == set(kept) | {"logs/1"}
+        assert body(second, "objects", "a") == b"another"
+        said = run(second, *back)
+        assert " 0 files" in said and said.count("left ") == 1, said
+        said = run(second, *back, "--replace")
+        assert "left" not in said and "failed" not in said, said
+        for key, value in (kept | {"logs/1": b"one"}).items():
+            assert body(second, "objects", key) == value, key
+        assert "0 are not" in run(second, *back, "--check")
+        # A path brings back both, also under other names.
+        run(second, *back, "--path", "x/y", "--as", "copy/new")
+        listed = {one["Key"] for one in s3(second).list_objects_v2(Bucket="copy")["Contents"]}
+        assert listed == {"new", "new/z", "new//w"}
+        assert body(second, "copy", "new") == b"y"
+        second.stop()
+        code, said = second.fsck()
+        assert code == 0, said
+
+
+def test_one_file_brings_no_settings_of_its_bucket():
+    work = scratch("restores")
+    work.chmod(0o755)
+    with Server() as server:
+        run(server, "bucket", "create", "www", "--visibility", "public")
+        s3(server).put_object(Bucket="www", Key="f", Body=b"of the backup")
+        place = work / "backup"
+        run(server, "backup", "create", place)
+        run(server, "bucket", "set", "www", "--visibility", "private")
+        for some in (["--path", "f"], ["--prefix", "f"]):
+            s3(server).put_object(Bucket="www", Key="f", Body=b"newer")
+            said = run(server, "restore", place, "--to-server", "--bucket", "www", *some, "--replace")
+            assert "left" not in said and "failed" not in said, said
+            assert body(server, "www", "f") == b"of the backup"
+            assert "private" in run(server, "bucket", "stat", "www")
+        said = run(server, "restore", place, "--to-server", "--bucket", "www")
+        assert "left www: the settings of the bucket" in said, said
+        run(server, "restore", place, "--to-server", "--bucket", "www", "--replace")
+        assert "public" in run(server, "bucket", "stat", "www")
+
+
+def test_a_quota_and_a_read_only_bucket_come_back_after_the_files():
+    work = scratch("restores")
+    work.chmod(0o755)
+    with Server() as first, Server() as second:
+        run(first, "bucket", "create", "closed")
+        with mounted(first, work, "closed", "one") as mount:
+            os.setxattr(mount.root, "user.of", b"the bucket")
+            for number in range(3):
+                (mount.root / f"f{number}").write_text(str(number))
+            wanted = seen(mount.root)
+        # Fewer than there are.
+        run(first, "bucket", "set", "closed", "--quota-files", "1")
+        run(first, "read-only", "on", "closed")
+        place = work / "backup"
+        run(first, "backup", "create", place)
+        said = run(second, "restore", place, "--to-server", "--bucket", "closed")
+        assert "left" not in said and "failed" not in said, said
+        assert contents(second, work, "closed") == wanted
+        shown = run(second, "bucket", "stat", "closed")
+        assert "quota of files 1\n" in shown, shown
+        run(second, "restore", place, "--to-server", "--bucket", "closed", "--check")
+        try:
+            s3(second).put_object(Bucket="closed", Key="new", Body=b"x")
+        except ClientError:
+            pass
+        else:
+            raise AssertionError("the bucket takes changes")
+        # Elsewhere a quota refuses one file after the other, and ends nothing.
+        run(second, "bucket", "create", "narrow")
+        run(second, "bucket", "set", "narrow", "--quota-files", "1")
+        said = run(second, "restore", place, "--to-server", "--bucket", "closed", "--as", "narrow/d", code=1)
+        assert said.count("failed narrow/d/f") == 2 and "quota" in said, said
+
+
+def test_missing_hard_links_are_names_of_the_file_that_is_there():
+    work = scratch("restores")
+    work.chmod(0o755)
+    with Server() as server:
+        run(server, "bucket", "create", "tree")
+        with mounted(server, work, "tree", "one") as mount:
+            for name in ("d", "e"):
+                (mount.root / name).mkdir()
+            (mount.root / "d/first").write_bytes(b"one file")
+            os.link(mount.root / "d/first", mount.root / "e/second")
+            os.link(mount.root / "d/first", mount.root / "e/third")
+            os.utime(mount.root / "d", ns=(10**18, 10**18 + 7))
+            wanted = seen(mount.root)
+        place = work / "backup"
+        run(server, "backup", "create", place)
+        with mounted(server, work, "tree", "two") as mount:
+            (mount.root / "d/first").unlink()
+            (mount.root / "e/second").unlink()
+        said = run(server, "restore", place, "--to-server", "--bucket", "tree")
+        assert "left" not in said and "failed" not in said and "2 files" in said, said
+        found = contents(server, work, "tree")
+        for path in ("d", "d/first", "e/second", "e/third"):
+            assert found[path] == wanted[path], path
