@@ -1,7 +1,7 @@
 //! Settings of buckets, out of a backup into a server, or compared with it.
 
 use cairn_auth::Rights;
-use cairn_base::{BucketId, Error, UserId};
+use cairn_base::{BucketId, Error, Timestamp, UserId};
 use cairn_fs::ops::buckets::{GetBucket, ListBuckets};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::getattr::Getattr;
@@ -199,6 +199,8 @@ impl Settings<'_> {
             owner: UserId::ROOT,
             grants: Vec::new(),
             redundancy: None,
+            // One that is there keeps it.
+            created: Timestamp(0),
             read_only: bucket.read_only && !is_own,
             ..bucket.clone()
         };
