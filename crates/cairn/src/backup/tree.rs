@@ -119,7 +119,7 @@ struct FoundDirectory {
 }
 
 /// A directory on the way to the one file or directory that is selected.
-struct Passed {
+struct PassedDirectory {
     /// Number in the backup.
     source: Ino,
     wanted: Inode,
@@ -263,7 +263,7 @@ impl<'a> Tree<'a> {
         if matches!(done, Err(Trouble::Final(_))) {
             return done;
         }
-        for Passed { source, wanted, parent, path, found } in passed.iter().rev() {
+        for PassedDirectory { source, wanted, parent, path, found } in passed.iter().rev() {
             let (source, parent, name) = (*source, *parent, &b""[..]);
             let item = Item { source, wanted, parent, name, path, is_hidden: false };
             let finished = self.finish(&item, found, false).await;
@@ -273,7 +273,11 @@ impl<'a> Tree<'a> {
     }
 
     /// Walks over one file or directory, and notes the directories on the way to it.
-    async fn single_below(&self, only: &str, passed: &mut Vec<Passed>) -> Result<(), Trouble> {
+    async fn single_below(
+        &self,
+        only: &str,
+        passed: &mut Vec<PassedDirectory>,
+    ) -> Result<(), Trouble> {
         let mut way: Vec<&str> = names(only).collect();
         let Some(last) = way.pop() else { return Ok(()) };
         let mut bases: Vec<&str> =
@@ -297,7 +301,13 @@ impl<'a> Tree<'a> {
             };
             let Some(found) = self.directory_of(&item).await? else { return Ok(()) };
             let above = std::mem::replace(&mut parent, found.ino);
-            passed.push(Passed { source, wanted, parent: above, path: path.clone(), found });
+            passed.push(PassedDirectory {
+                source,
+                wanted,
+                parent: above,
+                path: path.clone(),
+                found,
+            });
         }
         let (ino, inode) = self.in_backup(source, last).await?;
         let name = renamed.unwrap_or(last).as_bytes();
