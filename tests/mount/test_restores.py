@@ -404,3 +404,51 @@ def test_missing_hard_links_are_names_of_the_file_that_is_there():
         found = contents(server, work, "tree")
         for path in ("d", "d/first", "e/second", "e/third"):
             assert found[path] == wanted[path], path
+
+
+def test_an_export_of_a_directory_that_was_moved_is_listed():
+    work = scratch("restores")
+    work.chmod(0o755)
+    with Server() as first, Server() as second:
+        for server in (first, second):
+            run(server, "key", "create", "alice")
+        run(first, "bucket", "create", "tree")
+        run(first, "bucket", "set", "tree", "--grant", "alice:read")
+        with mounted(first, work, "tree", "one") as mount:
+            (mount.root / "d").mkdir()
+        run(first, "export", "add", "tree/d", "--client", "10.0.0.0/8", "--as", "alice")
+        place = work / "backup"
+        run(first, "backup", "create", place)
+        said = run(second, "restore", place, "--to-server", "--bucket", "tree")
+        assert "failed" not in said and "tree/d" in run(second, "export", "ls"), said
+        run(second, "export", "remove", "tree")
+        with mounted(first, work, "tree", "two") as mount:
+            (mount.root / "d").rename(mount.root / "e")
+            (mount.root / "d").mkdir()
+        run(first, "backup", "create", place)
+        said = run(second, "restore", place, "--to-server", "--bucket", "tree", code=1)
+        assert "failed export of tree: its directory is not at d in the backup" in said, said
+        assert "tree/d" not in run(second, "export", "ls")
+
+
+def test_directories_on_the_way_to_a_damaged_file_are_finished():
+    work = scratch("restores")
+    work.chmod(0o755)
+    with Server() as first, Server() as second:
+        run(first, "bucket", "create", "tree")
+        with mounted(first, work, "tree", "one") as mount:
+            (mount.root / "a/b").mkdir(parents=True)
+            (mount.root / "a/b/f").write_bytes(random.Random(5).randbytes(9 * MIB))
+            os.chmod(mount.root / "a", 0o750)
+        place = work / "backup"
+        run(first, "backup", "create", place)
+        pack = max((place / "packs").iterdir(), key=lambda path: path.stat().st_size)
+        assert pack.stat().st_size > 9 * MIB
+        with open(pack, "r+b") as file:
+            os.pwrite(file.fileno(), bytes(1000), 5 * MIB)
+        said = run(second, "restore", place, "--to-server", "--bucket", "tree", "--path", "a/b/f", code=1)
+        assert "failed tree/a/b/f: in the backup: " in said, said
+        with mounted(second, work, "tree", "two") as mount:
+            assert stat.S_IMODE((mount.root / "a").stat().st_mode) == 0o750
+            assert stat.S_IMODE((mount.root / "a/b").stat().st_mode) == 0o755
+            assert not (mount.root / "a/b/f").exists()
