@@ -8,7 +8,7 @@
 //! So a run that was interrupted leaves no file that looks finished, and the next run knows which
 //! directories are its own.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -84,6 +84,8 @@ pub struct Tree<'a> {
     links: Mutex<HashMap<Ino, Arc<AsyncMutex<Option<Ino>>>>>,
     /// Missing names of files with several, of which no other was seen so far.
     late: Mutex<Vec<LateName>>,
+    /// Directories on the way to what is selected that a restore has made.
+    ways: Mutex<HashSet<Ino>>,
 }
 
 /// A missing name that waits until it is known whether its file has another one on the server.
@@ -164,6 +166,7 @@ impl<'a> Tree<'a> {
             workshop: OnceCell::default(),
             links: Mutex::default(),
             late: Mutex::default(),
+            ways: Mutex::default(),
         }
     }
 
@@ -263,6 +266,7 @@ impl<'a> Tree<'a> {
         if matches!(done, Err(Trouble::Final(_))) {
             return done;
         }
+        self.late_names().await?;
         for PassedDirectory { source, wanted, parent, path, found } in passed.iter().rev() {
             let (source, parent, name) = (*source, *parent, &b""[..]);
             let item = Item { source, wanted, parent, name, path, is_hidden: false };
@@ -482,6 +486,9 @@ impl<'a> Tree<'a> {
         let is_own = found.is_own() && !self.compares();
         if !is_own && !is_whole {
             return Ok(());
+        }
+        if !is_whole {
+            self.ways.lock().insert(found.ino);
         }
         if !is_own {
             let Some(why) = self.difference_of_directory(item, found.ino).await? else {
@@ -876,7 +883,8 @@ impl<'a> Tree<'a> {
 
     /// Gives the last directory of a path, of those that POSIX can show, its attributes again, if
     /// they are those of the backup: a name that was added has changed its times, and it may be
-    /// implicit only while it has names.
+    /// implicit only while it has names. One that is not selected gets them only if a restore has
+    /// made it.
     async fn settle_directory(&self, directories: &[u8]) -> Result<(), Trouble> {
         let (mut source, mut path) = (self.buckets.source_root, Vec::new());
         let mut last = None;
@@ -899,6 +907,10 @@ impl<'a> Tree<'a> {
                 Some((found, _)) => ino = found,
                 None => return Ok(()),
             }
+        }
+        let is_selected = self.selection.part(&path, true) == Part::All;
+        if !is_selected && !self.ways.lock().contains(&ino) {
+            return Ok(());
         }
         let (found, _) = self.there.read(getattr(ino)).await?;
         if of_inodes(&wanted, &found).is_none() {
