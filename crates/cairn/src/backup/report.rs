@@ -182,7 +182,7 @@ mod tests {
         report.failed("a", "in the backup: damaged").unwrap();
         report.failed("a", "in the backup: damaged").unwrap();
         assert_eq!(report.failed.load(Ordering::Relaxed), 1);
-        // What was printed before the comparison counts once.
+        // A name that was printed before the comparison counts once.
         let compared = report.of_comparison();
         compared.failed("a", "it is not there").unwrap();
         compared.failed("b", "it is not there").unwrap();

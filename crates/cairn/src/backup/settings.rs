@@ -73,8 +73,8 @@ pub struct Settings<'a> {
     pub task: Task,
     /// Names of the users on the server.
     pub users: &'a [String],
-    /// Set if whole buckets are selected. Otherwise settings of buckets that are there stay, and are
-    /// not compared.
+    /// Set if whole buckets are selected. Otherwise settings of buckets that are there stay, and
+    /// are not compared.
     pub is_whole: bool,
 }
 
@@ -135,14 +135,15 @@ impl Settings<'_> {
         Ok(there)
     }
 
-    /// Returns whether a restore has made the bucket and has not ended. It becomes read-only and gets
-    /// its quota in the end.
+    /// Returns whether a restore has made the bucket and has not ended. It becomes read-only and
+    /// gets its quota in the end.
     async fn is_unfinished(&self, id: BucketId) -> cairn_base::Result<bool> {
         let (inode, _) = self.there.read(Getattr { ino: id.ino() }).await?;
         Ok(inode.mode & MODE_BITS == UNFINISHED_MODE)
     }
 
-    /// Makes the operation. A new bucket has no quota until its contents are there. Users that are not there own nothing and get no rights.
+    /// Makes the operation. A new bucket has no quota until its contents are there. Users that are
+    /// not there own nothing and get no rights.
     fn order(&self, stored: &StoredBucket, name: &str, replace: bool) -> Result<RestoreBucket> {
         let is_there = |user: &str| self.users.iter().any(|known| known == user);
         let mut owner = stored.owner.clone();
