@@ -751,8 +751,8 @@ impl<'a> Tree<'a> {
         Ok(self.there.run(RestoreAttributes { ino, from, tags }).await?)
     }
 
-    /// Gives an inode the extended attributes of the backup. If it was there, only those that differ
-    /// are changed.
+    /// Gives an inode the extended attributes of the backup. If it was there, only those that
+    /// differ are changed.
     async fn set_xattrs(&self, item: &Item<'_>, ino: Ino, was_there: bool) -> Result<(), Trouble> {
         let wanted = self.xattrs(item).await?;
         let mut former = Vec::new();
