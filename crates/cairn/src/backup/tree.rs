@@ -318,12 +318,14 @@ impl<'a> Tree<'a> {
         let path = join(&path, last.as_bytes());
         let item =
             Item { source: ino, wanted: &inode, parent, name, path: &path, is_hidden: false };
-        if !inode.is_directory() {
-            return self.file(&item).await;
-        }
-        // There may be an object of the same name, which the directory hides.
-        self.hides.store(true, Ordering::Relaxed);
-        self.directory(&item, true).await
+        let done = if inode.is_directory() {
+            // There may be an object of the same name, which the directory hides.
+            self.hides.store(true, Ordering::Relaxed);
+            self.directory(&item, true).await
+        } else {
+            self.file(&item).await
+        };
+        Ok(self.report.settle(&self.shown(&path), done)?)
     }
 
     async fn in_backup(&self, parent: Ino, name: &str) -> Result<(Ino, Inode), Trouble> {
