@@ -400,6 +400,11 @@ def test_options_of_a_server_become_those_of_a_machine(work):
     one = filled(work)
     one.end()
     options, made = one.directory.with_name("server.toml"), one.directory.with_name("node.toml")
+    options.write_text("[server]\n")
+    made.write_text("of somebody else")
+    refused = one.adopt("--address", "127.0.0.1", "--options", options, "--node-options", made, ok=False)
+    assert refused.returncode == 1 and "node.toml: is there already" in refused.stderr, refused
+    made.unlink()
     options.write_text('[server]\ns3 = "127.0.0.1:9100"\ncache-mib = 77\ndurability = "async"\nscrub-days = 3\n')
     shown = one.adopt("--address", "127.0.0.1", "--options", options, "--node-options", made).stdout
     assert "durability:" in shown, shown

@@ -45,7 +45,7 @@ const REPLICAS: u8 = 3;
 #[command(after_help = "Examples:
   cairn cluster adopt /srv/cairn --address 10.0.0.1 --dry-run
   cairn cluster adopt /srv/cairn --address 10.0.0.1 --options /etc/cairn/server.toml \\
-      --node-options /etc/cairn/node.toml
+      --node-options /etc/cairn/adopted.toml
   cairn cluster adopt /srv/cairn --undo --dry-run
   cairn cluster adopt /srv/cairn --undo")]
 pub struct AdoptArgs {
@@ -86,6 +86,12 @@ pub fn run(args: &AdoptArgs, whole: &Command) -> Result<ExitCode> {
     }
     let read = |file: &PathBuf| machine_options::of_server(file, whole);
     let options = args.options.as_ref().map(read).transpose()?;
+    if let Some(file) = args.node_options.as_deref().filter(|file| file.exists()) {
+        return Err(Failure::new(format!(
+            "{}: is there already: name a new file for the options. Nothing was changed",
+            file.display()
+        )));
+    }
     let found = Adoption::read(&args.dir)?;
     if found.as_ref().is_some_and(|found| found.step.is_of_machine()) {
         let shown = args.dir.display();
