@@ -7,14 +7,14 @@
 //!               └────────────┴───────────┴──► undoing ──► none: a server
 //! ```
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::names::ADOPTION_FILE;
+use super::settings_file;
 use crate::failure::{Failure, Result};
 
 const VERSION: u32 = 1;
@@ -69,22 +69,7 @@ impl Adoption {
     /// # Errors
     /// It cannot be read, or is of a newer version.
     pub fn read(dir: &Path) -> Result<Option<Adoption>> {
-        let path = dir.join(ADOPTION_FILE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::file(&path, &error)),
-        };
-        let shown = path.display();
-        let fail = |error: toml::de::Error| Failure::new(format!("{shown}: {error}"));
-        // A newer version may have other fields, so its number is looked at first.
-        let table: toml::Table = toml::from_str(&text).map_err(fail)?;
-        match table.get("version").and_then(toml::Value::as_integer) {
-            Some(version) if version != i64::from(VERSION) => Err(Failure::new(format!(
-                "{shown}: version {version}, this cairn knows {VERSION}: use the one that wrote it"
-            ))),
-            _ => toml::from_str(&text).map(Some).map_err(fail),
-        }
+        settings_file::read(&dir.join(ADOPTION_FILE), VERSION..=VERSION)
     }
 
     /// Checks, under the lock of a directory, that its adoption still is what was read before.
@@ -103,7 +88,8 @@ impl Adoption {
     pub fn enter(&mut self, dir: &Path, step: AdoptionStep) -> Result<()> {
         self.step = step;
         let text = toml::to_string(self).map_err(|error| Failure::new(error.to_string()))?;
-        replace(dir, &text).map_err(|error| Failure::file(&dir.join(ADOPTION_FILE), &error))
+        let replaced = settings_file::replace(dir, ADOPTION_FILE, NEW_NAME, &text);
+        replaced.map_err(|error| Failure::file(&dir.join(ADOPTION_FILE), &error))
     }
 
     /// Removes the file, durably: the adoption has come to an end.
@@ -124,21 +110,6 @@ pub fn may_be_undone(disk: &Path) -> bool {
     let Some(machine) = disk.parent() else { return false };
     // Undoing needs them too, and finalizing ends this when the file goes.
     machine.join(ADOPTION_FILE).try_exists().unwrap_or(true)
-}
-
-fn replace(dir: &Path, text: &str) -> io::Result<()> {
-    let new = dir.join(NEW_NAME);
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    let owner = fs::metadata(dir)?;
-    fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
-    file.sync_all()?;
-    fs::rename(&new, dir.join(ADOPTION_FILE))?;
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]

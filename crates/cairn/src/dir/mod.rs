@@ -16,6 +16,7 @@ pub mod lock;
 mod names;
 
 mod secret;
+pub mod settings_file;
 mod sizes;
 
 pub mod adoption;

@@ -1,22 +1,23 @@
 //! `machine.toml`: facts that `cairn node` keeps about its machine.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use cairn_base::{NodeId, Role};
 use serde::{Deserialize, Serialize};
 
 use super::host_and_port;
-use crate::dir::{MACHINE, directory_of_role};
+use crate::dir::{MACHINE, directory_of_role, settings_file};
 use crate::failure::{Failure, Result};
 
 /// Newest version of the file.
 const VERSION: u32 = 2;
 /// Version of the file of a machine with the one disk `DIR/disk`.
 const VERSION_ONE_DISK: u32 = 1;
+const NEW_NAME: &str = "machine.new";
 
 /// A machine, in the form of its file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -97,21 +98,7 @@ impl Machine {
     /// # Errors
     /// The file cannot be read, or is of a newer version.
     pub fn read(dir: &Path) -> Result<Option<Machine>> {
-        let path = dir.join(MACHINE);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::file(&path, &error)),
-        };
-        let shown = path.display();
-        let of_file = |error: toml::de::Error| Failure::new(format!("{shown}: {error}"));
-        let table: toml::Table = toml::from_str(&text).map_err(of_file)?;
-        match table.get("version").and_then(toml::Value::as_integer) {
-            Some(version) if version > i64::from(VERSION) => Err(Failure::new(format!(
-                "{shown}: version {version}, this cairn knows {VERSION}: use the newer one"
-            ))),
-            _ => toml::from_str(&text).map(Some).map_err(of_file),
-        }
+        settings_file::read(&dir.join(MACHINE), 0..=VERSION)
     }
 
     /// Writes the file, and makes the directory if it is missing. The file belongs to the owner of
@@ -121,8 +108,8 @@ impl Machine {
         let version = if is_first_disk(&self.disks) { VERSION_ONE_DISK } else { VERSION };
         let text = toml::to_string(&Machine { version, ..self.clone() });
         let text = text.map_err(|error| Failure::new(error.to_string()))?;
-        let path = dir.join(MACHINE);
-        replace(dir, &path, &text).map_err(|error| Failure::file(&path, &error))
+        let replaced = settings_file::replace(dir, MACHINE, NEW_NAME, &text);
+        replaced.map_err(|error| Failure::file(&dir.join(MACHINE), &error))
     }
 
     /// Returns the directories of all chunkservers, each with the offset of its port.
@@ -162,24 +149,9 @@ impl Machine {
     }
 }
 
-fn replace(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let new = dir.join("machine.new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    // A link that is put there meanwhile is not followed.
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    let owner = fs::metadata(dir)?;
-    fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(dir)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
