@@ -16,7 +16,7 @@ const PAGE: usize = 1000;
 
 /// Walks over all objects that the walk over directories could not see.
 pub async fn run(tree: &Tree<'_>) -> Result<()> {
-    let Selection { path, prefix, .. } = tree.selection;
+    let Selection { path, prefix, .. } = tree.walk.selection;
     let prefix = path.as_ref().unwrap_or(prefix);
     let mut after = String::new();
     loop {
@@ -27,16 +27,16 @@ pub async fn run(tree: &Tree<'_>) -> Result<()> {
             after,
             max_keys: PAGE,
         };
-        let page = match tree.stored.read(verb).await {
+        let page = match tree.walk.stored.read(verb).await {
             Ok(page) => page,
             Err(error) => {
                 let text = format!("in the backup: {error}");
-                return tree.report.failed(&tree.shown(b""), text);
+                return tree.walk.report.failed(&tree.shown(b""), text);
             }
         };
         for listed in page.objects {
             let key = listed.key.as_bytes();
-            if tree.selection.part(key, false) == Part::Nothing {
+            if tree.walk.selection.part(key, false) == Part::Nothing {
                 continue;
             }
             let done = match is_hidden(tree, &listed).await {
@@ -44,7 +44,7 @@ pub async fn run(tree: &Tree<'_>) -> Result<()> {
                 Ok(false) => Ok(()),
                 Err(error) => Err(Trouble::in_backup(error)),
             };
-            tree.report.settle(&tree.shown(key), done)?;
+            tree.walk.report.settle(&tree.shown(key), done)?;
         }
         let Some(next) = page.next else { return Ok(()) };
         after = next;
@@ -61,7 +61,7 @@ async fn is_hidden(tree: &Tree<'_>, listed: &ListedObject) -> cairn_base::Result
     }
     let mut ino = tree.buckets.source_root;
     for name in names(&listed.key) {
-        match tree.stored.read(Lookup { parent: ino, name: name.as_bytes().to_vec() }).await {
+        match tree.walk.stored.read(Lookup { parent: ino, name: name.as_bytes().to_vec() }).await {
             Ok((found, _)) => ino = found,
             Err(
                 Error::NotFound(_)

@@ -50,9 +50,9 @@ const WORKSHOP: &[u8] = b".cairn-restore";
 /// The work of a walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// Make what is missing; with `replace`, replace what differs.
+    /// Make missing names; with `replace`, also replace those that differ.
     Restore { replace: bool },
-    /// Change nothing, and report what differs; with `bytes`, read all files.
+    /// Change nothing, and report differences; with `bytes`, read all files.
     Compare { bytes: bool },
 }
 
@@ -66,17 +66,23 @@ pub struct BucketPair {
     pub takes_both: bool,
 }
 
-/// A walk over a bucket in a backup.
-pub struct Tree<'a> {
+/// The settings of a walk, which are the same for all buckets.
+#[derive(Clone, Copy)]
+pub struct Walk<'a> {
     pub stored: &'a StoredState,
     pub there: &'a Destination,
     pub report: &'a RestoreReport,
     pub bar: &'a ProgressBar,
     pub selection: &'a Selection,
-    pub buckets: &'a BucketPair,
     pub task: Task,
     /// Files at the same time.
     pub jobs: usize,
+}
+
+/// A walk over a bucket in a backup.
+pub struct Tree<'a> {
+    pub walk: Walk<'a>,
+    pub buckets: &'a BucketPair,
     /// Set once a directory has names that POSIX cannot show.
     pub hides: AtomicBool,
     workshop: OnceCell<Ino>,
@@ -84,7 +90,8 @@ pub struct Tree<'a> {
     links: Mutex<HashMap<Ino, Arc<AsyncMutex<Option<Ino>>>>>,
     /// Missing names of files with several, of which no other was seen so far.
     late: Mutex<Vec<LateName>>,
-    /// Directories on the way to what is selected that a restore has made.
+    /// Directories that a restore has made, and that are not selected themselves: something below
+    /// them is.
     ways: Mutex<HashSet<Ino>>,
 }
 
@@ -138,30 +145,11 @@ impl FoundDirectory {
     }
 }
 
-/// The settings of a walk, which are the same for all buckets.
-#[derive(Clone, Copy)]
-pub struct Walk<'a> {
-    pub stored: &'a StoredState,
-    pub there: &'a Destination,
-    pub report: &'a RestoreReport,
-    pub bar: &'a ProgressBar,
-    pub selection: &'a Selection,
-    pub task: Task,
-    pub jobs: usize,
-}
-
 impl<'a> Tree<'a> {
     pub fn new(walk: Walk<'a>, buckets: &'a BucketPair) -> Tree<'a> {
-        let Walk { stored, there, report, bar, selection, task, jobs } = walk;
         Tree {
-            stored,
-            there,
-            report,
-            bar,
-            selection,
+            walk,
             buckets,
-            task,
-            jobs,
             hides: AtomicBool::default(),
             workshop: OnceCell::default(),
             links: Mutex::default(),
@@ -172,21 +160,21 @@ impl<'a> Tree<'a> {
 
     /// Walks over everything that is selected.
     pub async fn run(&self) -> Result<()> {
-        let done = match &self.selection.path {
+        let done = match &self.walk.selection.path {
             None => self.all().await,
             Some(path) => self.single(path).await,
         };
-        self.report.settle(&self.shown(b""), done)
+        self.walk.report.settle(&self.shown(b""), done)
     }
 
-    /// Makes the names that have waited for others, and removes what only a restore needs.
+    /// Makes the names that have waited for others, and removes files of the restore alone.
     pub async fn end(&self) -> Result<()> {
         if self.compares() {
             return Ok(());
         }
         self.late_names().await?;
         let cleared = self.clear().await;
-        self.report.settle(&self.shown(WORKSHOP), cleared)
+        self.walk.report.settle(&self.shown(WORKSHOP), cleared)
     }
 
     /// Gives the directory of the bucket its extended attributes, as [`Tree::finish_root`] would: a
@@ -197,12 +185,12 @@ impl<'a> Tree<'a> {
         }
         let done = async {
             let (wanted, found) = self.roots().await?;
-            if found.is_own() || (self.selection.is_whole() && self.replaces()) {
+            if found.is_own() || (self.walk.selection.is_whole() && self.replaces()) {
                 self.set_xattrs(&self.root(&wanted), found.ino, true).await?;
             }
             Ok(())
         };
-        self.report.settle(&self.shown(b""), done.await)
+        self.walk.report.settle(&self.shown(b""), done.await)
     }
 
     /// Gives the directory of the bucket its attributes, if a restore has made it; otherwise
@@ -210,16 +198,16 @@ impl<'a> Tree<'a> {
     pub async fn finish_root(&self) -> Result<()> {
         let done = async {
             let (wanted, found) = self.roots().await?;
-            self.finish(&self.root(&wanted), &found, self.selection.is_whole()).await
+            self.finish(&self.root(&wanted), &found, self.walk.selection.is_whole()).await
         };
-        self.report.settle(&self.shown(b""), done.await)
+        self.walk.report.settle(&self.shown(b""), done.await)
     }
 
     /// Reads the directory of the bucket in the backup and on the server.
     async fn roots(&self) -> Result<(Inode, FoundDirectory), Trouble> {
         let [wanted, found] = [
-            self.stored.read(getattr(self.buckets.source_root)).await,
-            self.there.read(getattr(self.buckets.target_root)).await,
+            self.walk.stored.read(getattr(self.buckets.source_root)).await,
+            self.walk.there.read(getattr(self.buckets.target_root)).await,
         ];
         let (wanted, _) = wanted.map_err(Trouble::in_backup)?;
         let ino = self.buckets.target_root;
@@ -232,7 +220,7 @@ impl<'a> Tree<'a> {
     }
 
     async fn all(&self) -> Result<(), Trouble> {
-        let base = self.selection.base.as_deref().unwrap_or_default();
+        let base = self.walk.selection.base.as_deref().unwrap_or_default();
         let Some(target) = self.base(names(base)).await? else { return Ok(()) };
         Ok(self.children(self.buckets.source_root, target, b"").await?)
     }
@@ -241,17 +229,17 @@ impl<'a> Tree<'a> {
     async fn base<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<Option<Ino>, Trouble> {
         let mut ino = self.buckets.target_root;
         for name in names {
-            ino = match self.there.lookup(ino, name.as_bytes()).await? {
+            ino = match self.walk.there.lookup(ino, name.as_bytes()).await? {
                 Some((found, inode)) if inode.is_directory() => found,
                 Some(_) => return Err(Trouble::Single(format!("{name} is no directory"))),
                 None if self.compares() => {
-                    self.report.failed(&self.shown(b""), format!("{name} is not there"))?;
+                    self.walk.report.failed(&self.shown(b""), format!("{name} is not there"))?;
                     return Ok(None);
                 }
                 None => {
                     let name = name.as_bytes().to_vec();
                     let verb = Mkdir { parent: ino, name, mode: 0o755, umask: 0 };
-                    self.there.run(verb).await?.0
+                    self.walk.there.run(verb).await?.0
                 }
             };
         }
@@ -271,7 +259,7 @@ impl<'a> Tree<'a> {
             let (source, parent, name) = (*source, *parent, &b""[..]);
             let item = Item { source, wanted, parent, name, path, is_hidden: false };
             let finished = self.finish(&item, found, false).await;
-            self.report.settle(&self.shown(path), finished)?;
+            self.walk.report.settle(&self.shown(path), finished)?;
         }
         done
     }
@@ -285,7 +273,7 @@ impl<'a> Tree<'a> {
         let mut way: Vec<&str> = names(only).collect();
         let Some(last) = way.pop() else { return Ok(()) };
         let mut bases: Vec<&str> =
-            self.selection.base.as_deref().map(names).into_iter().flatten().collect();
+            self.walk.selection.base.as_deref().map(names).into_iter().flatten().collect();
         let renamed = bases.pop();
         let (mut source, mut path) = (self.buckets.source_root, Vec::new());
         let Some(mut parent) = self.base(bases.into_iter()).await? else { return Ok(()) };
@@ -325,24 +313,24 @@ impl<'a> Tree<'a> {
         } else {
             self.file(&item).await
         };
-        Ok(self.report.settle(&self.shown(&path), done)?)
+        Ok(self.walk.report.settle(&self.shown(&path), done)?)
     }
 
     async fn in_backup(&self, parent: Ino, name: &str) -> Result<(Ino, Inode), Trouble> {
-        let found = self.stored.read(Lookup { parent, name: name.as_bytes().to_vec() }).await;
+        let found = self.walk.stored.read(Lookup { parent, name: name.as_bytes().to_vec() }).await;
         found.map_err(Trouble::in_backup)
     }
 
-    /// Walks over what a directory in the backup has.
+    /// Walks over the names in a directory of the backup.
     async fn children(&self, source: Ino, target: Ino, path: &[u8]) -> Result<()> {
         let mut after = None;
         loop {
             let verb = Readdir { ino: source, after, limit: PAGE, attributes: true };
-            let Page { entries, skipped, next } = match self.stored.read(verb).await {
+            let Page { entries, skipped, next } = match self.walk.stored.read(verb).await {
                 Ok(page) => page,
                 Err(error) => {
                     let text = format!("in the backup: {error}");
-                    return self.report.failed(&self.shown(path), text);
+                    return self.walk.report.failed(&self.shown(path), text);
                 }
             };
             if skipped > 0 {
@@ -353,7 +341,7 @@ impl<'a> Tree<'a> {
             let (directories, files): (Vec<ListedEntry>, Vec<ListedEntry>) =
                 entries.partition(|entry| entry.kind == Kind::Directory);
             stream::iter(files.iter().map(Ok::<_, Failure>))
-                .try_for_each_concurrent(self.jobs, |entry| self.entry(entry, target, path))
+                .try_for_each_concurrent(self.walk.jobs, |entry| self.entry(entry, target, path))
                 .await?;
             for entry in &directories {
                 Box::pin(self.entry(entry, target, path)).await?;
@@ -368,7 +356,7 @@ impl<'a> Tree<'a> {
     async fn entry(&self, entry: &ListedEntry, parent: Ino, directory: &[u8]) -> Result<()> {
         let path = join(directory, &entry.name);
         let is_directory = entry.kind == Kind::Directory;
-        let part = self.selection.part(&path, is_directory);
+        let part = self.walk.selection.part(&path, is_directory);
         let (Some(wanted), true) = (&entry.inode, part != Part::Nothing) else { return Ok(()) };
         let item = Item {
             source: entry.ino,
@@ -383,7 +371,7 @@ impl<'a> Tree<'a> {
         } else {
             self.file(&item).await
         };
-        self.report.settle(&self.shown(&path), done)
+        self.walk.report.settle(&self.shown(&path), done)
     }
 
     async fn directory(&self, item: &Item<'_>, is_whole: bool) -> Result<(), Trouble> {
@@ -395,7 +383,7 @@ impl<'a> Tree<'a> {
     /// Finds the directory on the server, or makes it; `None` if there is none then.
     async fn directory_of(&self, item: &Item<'_>) -> Result<Option<FoundDirectory>, Trouble> {
         let (parent, name) = (item.parent, item.name.to_vec());
-        match self.there.lookup(parent, item.name).await? {
+        match self.walk.there.lookup(parent, item.name).await? {
             Some((ino, inode)) if inode.is_directory() => {
                 let is_own = self.is_made_beside(item, ino, &inode).await?;
                 if is_own {
@@ -412,7 +400,7 @@ impl<'a> Tree<'a> {
                 return Ok(Some(FoundDirectory { ino, inode: None }));
             }
             Some(_) if self.replaces() => {
-                self.there.run(Unlink { parent, name: name.clone() }).await?;
+                self.walk.there.run(Unlink { parent, name: name.clone() }).await?;
             }
             Some(_) => {
                 self.differs(item.path, "a file has the name of the directory")?;
@@ -425,7 +413,7 @@ impl<'a> Tree<'a> {
             None => {}
         }
         let verb = Mkdir { parent, name, mode: UNFINISHED_MODE, umask: 0 };
-        let (ino, _) = self.there.run(verb).await?;
+        let (ino, _) = self.walk.there.run(verb).await?;
         Ok(Some(FoundDirectory { ino, inode: None }))
     }
 
@@ -440,8 +428,11 @@ impl<'a> Tree<'a> {
         }
         let key = self.key(item)? + &helper_name(item.source);
         let (bucket, replace) = (self.buckets.target.clone(), true);
-        self.there.run(RestoreKey { parent: workshop, name: own, bucket, key, replace }).await?;
-        match self.there.lookup(item.parent, item.name).await? {
+        self.walk
+            .there
+            .run(RestoreKey { parent: workshop, name: own, bucket, key, replace })
+            .await?;
+        match self.walk.there.lookup(item.parent, item.name).await? {
             Some((ino, inode)) if inode.is_directory() => {
                 self.keep_made(item, ino).await?;
                 Ok(ino)
@@ -462,7 +453,7 @@ impl<'a> Tree<'a> {
         if !self.buckets.takes_both || self.compares() || !may_be {
             return Ok(false);
         }
-        let found = self.there.lookup(ino, helper_name(item.source).as_bytes()).await?;
+        let found = self.walk.there.lookup(ino, helper_name(item.source).as_bytes()).await?;
         Ok(found.is_some_and(|(_, inode)| inode.kind == Kind::File && inode.size == 0))
     }
 
@@ -470,15 +461,15 @@ impl<'a> Tree<'a> {
     /// removes the file that made it.
     async fn keep_made(&self, item: &Item<'_>, ino: Ino) -> Result<(), Trouble> {
         let from = Inode { kind: Kind::Directory, mode: UNFINISHED_MODE, ..Inode::default() };
-        self.there.run(RestoreAttributes { ino, from, tags: Vec::new() }).await?;
+        self.walk.there.run(RestoreAttributes { ino, from, tags: Vec::new() }).await?;
         let name = helper_name(item.source).into_bytes();
-        self.there.run(Unlink { parent: ino, name }).await?;
+        self.walk.there.run(Unlink { parent: ino, name }).await?;
         Ok(())
     }
 
     /// Gives a directory its attributes once everything in it is there, if that is to be done;
-    /// otherwise compares them. A directory on the way to what is selected gets them only if a
-    /// restore has made it.
+    /// otherwise compares them. A directory that is not selected, but something below it, gets them
+    /// only if a restore has made it.
     async fn finish(
         &self,
         item: &Item<'_>,
@@ -494,7 +485,7 @@ impl<'a> Tree<'a> {
         }
         if !is_own {
             let Some(why) = self.difference_of_directory(item, found.ino).await? else {
-                self.report.same();
+                self.walk.report.same();
                 return Ok(());
             };
             if !self.replaces() {
@@ -502,7 +493,7 @@ impl<'a> Tree<'a> {
             }
         }
         self.set_attributes(item, found.ino, found.inode.is_some()).await?;
-        self.report.directory();
+        self.walk.report.directory();
         Ok(())
     }
 
@@ -513,7 +504,7 @@ impl<'a> Tree<'a> {
         item: &Item<'_>,
         ino: Ino,
     ) -> Result<Option<String>, Trouble> {
-        let (inode, _) = self.there.read(getattr(ino)).await?;
+        let (inode, _) = self.walk.there.read(getattr(ino)).await?;
         let found = self.difference(item, ino, &inode).await?;
         let is_old = self.replaces() && inode.mtime != item.wanted.mtime;
         Ok(found.or_else(|| is_old.then(|| "its time differs".to_owned())))
@@ -531,17 +522,17 @@ impl<'a> Tree<'a> {
         self.settle(item, found, false).await
     }
 
-    /// Finds on the server what has the place of a file.
+    /// Finds the inode on the server that has the place of a file.
     async fn found(&self, item: &Item<'_>) -> Result<Option<(Ino, Inode)>, Trouble> {
         Ok(if item.is_hidden {
             let (bucket, key) = (self.buckets.target.clone(), self.key(item)?);
-            self.there.read(FindKey { bucket, key }).await?
+            self.walk.there.read(FindKey { bucket, key }).await?
         } else {
-            self.there.lookup(item.parent, item.name).await?
+            self.walk.there.lookup(item.parent, item.name).await?
         })
     }
 
-    /// Makes a file, or replaces or compares what has its place.
+    /// Makes a file, or replaces or compares the inode that has its place.
     async fn settle(
         &self,
         item: &Item<'_>,
@@ -555,7 +546,7 @@ impl<'a> Tree<'a> {
             }
             Some((ino, inode)) => match self.difference(item, ino, &inode).await? {
                 None => {
-                    self.report.same();
+                    self.walk.report.same();
                     return Ok(());
                 }
                 Some(why) if !self.replaces() => return Ok(self.differs(item.path, why)?),
@@ -572,7 +563,7 @@ impl<'a> Tree<'a> {
         let mut made = made.lock().await;
         if let Some(ino) = *made {
             self.link(ino, item, is_there).await?;
-            self.report.file(0);
+            self.walk.report.file(0);
         } else if !is_there && !is_late {
             // Another name may be there, and this one is to be of the same file.
             let Item { source, parent, is_hidden, .. } = *item;
@@ -588,23 +579,23 @@ impl<'a> Tree<'a> {
     async fn late_names(&self) -> Result<()> {
         let late = std::mem::take(&mut *self.late.lock());
         stream::iter(late.iter().map(Ok::<_, Failure>))
-            .try_for_each_concurrent(self.jobs, |late| async move {
-                self.report.settle(&self.shown(&late.path), self.late_name(late).await)
+            .try_for_each_concurrent(self.walk.jobs, |late| async move {
+                self.walk.report.settle(&self.shown(&late.path), self.late_name(late).await)
             })
             .await?;
         let directories: BTreeSet<&[u8]> = late.iter().map(|late| above(&late.path)).collect();
         for path in directories {
             let settled = self.settle_directory(path).await;
-            self.report.settle(&self.shown(path), settled)?;
+            self.walk.report.settle(&self.shown(path), settled)?;
         }
         Ok(())
     }
 
     async fn late_name(&self, late: &LateName) -> Result<(), Trouble> {
         let LateName { source, parent, path, is_hidden } = late;
-        let wanted = self.stored.read(getattr(*source)).await;
+        let wanted = self.walk.stored.read(getattr(*source)).await;
         let (wanted, _) = wanted.map_err(Trouble::in_backup)?;
-        let place = self.selection.target(path);
+        let place = self.walk.selection.target(path);
         let name = place.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let (source, parent, is_hidden) = (*source, *parent, *is_hidden);
         let item = Item { source, wanted: &wanted, parent, name, path, is_hidden };
@@ -620,14 +611,14 @@ impl<'a> Tree<'a> {
     async fn link(&self, ino: Ino, item: &Item<'_>, is_there: bool) -> Result<(), Trouble> {
         let (parent, name) = (item.parent, item.name.to_vec());
         if !is_there && !item.is_hidden {
-            self.there.run(Link { ino, parent, name }).await?;
+            self.walk.there.run(Link { ino, parent, name }).await?;
             return Ok(());
         }
         let (workshop, own) = (self.workshop().await?, own_name(item.source));
-        let again = self.there.run(Link { ino, parent: workshop, name: own.clone() }).await;
+        let again = self.walk.there.run(Link { ino, parent: workshop, name: own.clone() }).await;
         if let Err(Error::Exists(_)) = again {
-            self.there.run(Unlink { parent: workshop, name: own.clone() }).await?;
-            self.there.run(Link { ino, parent: workshop, name: own.clone() }).await?;
+            self.walk.there.run(Unlink { parent: workshop, name: own.clone() }).await?;
+            self.walk.there.run(Link { ino, parent: workshop, name: own.clone() }).await?;
         } else {
             again?;
         }
@@ -638,7 +629,7 @@ impl<'a> Tree<'a> {
     async fn make(&self, item: &Item<'_>, is_there: bool) -> Result<Ino, Trouble> {
         let (workshop, own) = (self.workshop().await?, own_name(item.source));
         let target = if item.wanted.kind == Kind::Symlink {
-            let target = self.stored.read(Readlink { ino: item.source }).await;
+            let target = self.walk.stored.read(Readlink { ino: item.source }).await;
             target.map_err(Trouble::in_backup)?
         } else {
             Bytes::new()
@@ -646,20 +637,21 @@ impl<'a> Tree<'a> {
         let ino = match self.create(item.wanted.kind, workshop, &own, &target).await {
             // An interrupted run has left it.
             Err(Error::Exists(_)) => {
-                self.there.run(Unlink { parent: workshop, name: own.clone() }).await?;
+                self.walk.there.run(Unlink { parent: workshop, name: own.clone() }).await?;
                 self.create(item.wanted.kind, workshop, &own, &target).await?
             }
             made => made?,
         };
         if item.wanted.kind == Kind::File {
-            self.bar.inc_length(item.wanted.size);
-            let opened = self.stored.fs.open_inode(&self.stored.caller, item.source, true).await;
+            self.walk.bar.inc_length(item.wanted.size);
+            let opened =
+                self.walk.stored.fs.open_inode(&self.walk.stored.caller, item.source, true).await;
             let object = opened.map_err(Trouble::in_backup)?;
-            content::copy(&object, self.there, ino, self.bar).await?;
+            content::copy(&object, self.walk.there, ino, self.walk.bar).await?;
         }
         self.set_attributes(item, ino, false).await?;
         self.place(item, own, is_there).await?;
-        self.report.file(item.wanted.size);
+        self.walk.report.file(item.wanted.size);
         Ok(ino)
     }
 
@@ -671,7 +663,7 @@ impl<'a> Tree<'a> {
         target: &Bytes,
     ) -> cairn_base::Result<Ino> {
         let (name, mode, umask) = (name.to_vec(), 0o600, 0);
-        let there = self.there;
+        let there = self.walk.there;
         Ok(match kind {
             Kind::File => there.run(Create { parent, name, mode, umask, exclusive: true }).await?.0,
             Kind::Symlink => {
@@ -691,7 +683,11 @@ impl<'a> Tree<'a> {
         if item.is_hidden {
             let (bucket, key) = (self.buckets.target.clone(), self.key(item)?);
             let (parent, name, replace) = (source_parent, own, is_there);
-            return Ok(self.there.run(RestoreKey { parent, name, bucket, key, replace }).await?);
+            return Ok(self
+                .walk
+                .there
+                .run(RestoreKey { parent, name, bucket, key, replace })
+                .await?);
         }
         let mode = if is_there { RenameMode::Replace } else { RenameMode::NoReplace };
         let verb = Rename {
@@ -701,43 +697,45 @@ impl<'a> Tree<'a> {
             target_name: item.name.to_vec(),
             mode,
         };
-        Ok(self.there.run(verb).await?)
+        Ok(self.walk.there.run(verb).await?)
     }
 
     /// Returns the directory in which files are made.
     async fn workshop(&self) -> Result<Ino, Trouble> {
         let find = || async {
             let (parent, name) = (self.buckets.target_root, WORKSHOP.to_vec());
-            match self.there.lookup(parent, WORKSHOP).await? {
+            match self.walk.there.lookup(parent, WORKSHOP).await? {
                 Some((ino, inode)) if inode.is_directory() => Ok(ino),
                 Some(_) => Err(Error::Exists("a file that only a restore uses".into())),
                 None => {
                     let verb = Mkdir { parent, name, mode: 0o700, umask: 0 };
-                    Ok(self.there.run(verb).await?.0)
+                    Ok(self.walk.there.run(verb).await?.0)
                 }
             }
         };
         Ok(*self.workshop.get_or_try_init(find).await?)
     }
 
-    /// Removes the directory in which files are made, and what interrupted runs have left there.
+    /// Removes the directory in which files are made, with the files of interrupted runs.
     async fn clear(&self) -> Result<(), Trouble> {
         let root = self.buckets.target_root;
-        let Some((ino, inode)) = self.there.lookup(root, WORKSHOP).await? else { return Ok(()) };
+        let Some((ino, inode)) = self.walk.there.lookup(root, WORKSHOP).await? else {
+            return Ok(());
+        };
         if !inode.is_directory() {
             return Ok(());
         }
         loop {
             let verb = Readdir { ino, after: None, limit: PAGE, attributes: false };
-            let page = self.there.read(verb).await?;
+            let page = self.walk.there.read(verb).await?;
             if page.entries.is_empty() {
                 break;
             }
             for entry in page.entries {
-                self.there.run(Unlink { parent: ino, name: entry.name.to_vec() }).await?;
+                self.walk.there.run(Unlink { parent: ino, name: entry.name.to_vec() }).await?;
             }
         }
-        self.there.run(Rmdir { parent: root, name: WORKSHOP.to_vec() }).await?;
+        self.walk.there.run(Rmdir { parent: root, name: WORKSHOP.to_vec() }).await?;
         Ok(())
     }
 
@@ -750,7 +748,7 @@ impl<'a> Tree<'a> {
         self.set_xattrs(item, ino, was_there).await?;
         let tags = self.tags(item).await?;
         let from = Inode { content: Content::Empty, unknown: Vec::new(), ..item.wanted.clone() };
-        Ok(self.there.run(RestoreAttributes { ino, from, tags }).await?)
+        Ok(self.walk.there.run(RestoreAttributes { ino, from, tags }).await?)
     }
 
     /// Gives an inode the extended attributes of the backup. If it was there, only those that
@@ -759,21 +757,21 @@ impl<'a> Tree<'a> {
         let wanted = self.xattrs(item).await?;
         let mut former = Vec::new();
         if was_there {
-            former = self.there.read(ListXattrs { ino }).await?;
+            former = self.walk.there.read(ListXattrs { ino }).await?;
             former.retain(|name| List::named(name).is_none());
         }
         for name in &former {
             if !wanted.iter().any(|(other, _)| other == name) {
-                self.there.run(RemoveXattr { ino, name: name.to_vec() }).await?;
+                self.walk.there.run(RemoveXattr { ino, name: name.to_vec() }).await?;
             }
         }
         for (name, value) in wanted {
             let (is_there, name) = (former.contains(&name), name.to_vec());
-            let is_same =
-                is_there && self.there.read(GetXattr { ino, name: name.clone() }).await? == value;
+            let is_same = is_there
+                && self.walk.there.read(GetXattr { ino, name: name.clone() }).await? == value;
             if !is_same {
                 let mode = XattrMode::Set;
-                self.there.run(SetXattr { ino, name, value, mode }).await?;
+                self.walk.there.run(SetXattr { ino, name, value, mode }).await?;
             }
         }
         Ok(())
@@ -786,9 +784,9 @@ impl<'a> Tree<'a> {
         if item.wanted.xattr_count == 0 {
             return Ok(found);
         }
-        let names = self.stored.read(ListXattrs { ino }).await.map_err(Trouble::in_backup)?;
+        let names = self.walk.stored.read(ListXattrs { ino }).await.map_err(Trouble::in_backup)?;
         for name in names.into_iter().filter(|name| List::named(name).is_none()) {
-            let value = self.stored.read(GetXattr { ino, name: name.to_vec() }).await;
+            let value = self.walk.stored.read(GetXattr { ino, name: name.to_vec() }).await;
             found.push((name, value.map_err(Trouble::in_backup)?));
         }
         Ok(found)
@@ -799,11 +797,11 @@ impl<'a> Tree<'a> {
             return Ok(Vec::new());
         }
         let (bucket, key) = (self.buckets.source.clone(), key_of(item.path, item.wanted)?);
-        self.stored.read(GetTags { bucket, key }).await.map_err(Trouble::in_backup)
+        self.walk.stored.read(GetTags { bucket, key }).await.map_err(Trouble::in_backup)
     }
 
-    /// Returns the first difference between what the backup has and what has its name on the
-    /// server.
+    /// Returns the first difference between an inode of the backup and the inode with its name on
+    /// the server.
     async fn difference(
         &self,
         item: &Item<'_>,
@@ -814,8 +812,9 @@ impl<'a> Tree<'a> {
             return Ok(Some(why));
         }
         if item.wanted.kind == Kind::Symlink {
-            let wanted = self.stored.read(Readlink { ino: item.source }).await;
-            if wanted.map_err(Trouble::in_backup)? != self.there.read(Readlink { ino }).await? {
+            let wanted = self.walk.stored.read(Readlink { ino: item.source }).await;
+            if wanted.map_err(Trouble::in_backup)? != self.walk.there.read(Readlink { ino }).await?
+            {
                 return Ok(Some("it leads elsewhere".to_owned()));
             }
         }
@@ -824,21 +823,22 @@ impl<'a> Tree<'a> {
         }
         let tags = self.tags(item).await?;
         if !tags.is_empty() {
-            let path = self.selection.target(item.path);
+            let path = self.walk.selection.target(item.path);
             let (bucket, key) = (self.buckets.target.clone(), key_of(&path, item.wanted)?);
-            if self.there.read(GetTags { bucket, key }).await? != tags {
+            if self.walk.there.read(GetTags { bucket, key }).await? != tags {
                 return Ok(Some("its tags differ".to_owned()));
             }
         }
-        if self.task == (Task::Compare { bytes: true }) && item.wanted.kind == Kind::File {
-            let opened = self.stored.fs.open_inode(&self.stored.caller, item.source, true).await;
+        if self.walk.task == (Task::Compare { bytes: true }) && item.wanted.kind == Kind::File {
+            let opened =
+                self.walk.stored.fs.open_inode(&self.walk.stored.caller, item.source, true).await;
             let wanted = opened.map_err(Trouble::in_backup)?;
-            let other = self.there.fs.open_inode(&self.there.caller, ino, true).await?;
+            let other = self.walk.there.fs.open_inode(&self.walk.there.caller, ino, true).await?;
             if let Some(offset) = content::difference(&wanted, &other).await? {
                 return Ok(Some(format!("its bytes differ after offset {offset}")));
             }
-            self.bar.inc_length(item.wanted.size);
-            self.bar.inc(item.wanted.size);
+            self.walk.bar.inc_length(item.wanted.size);
+            self.walk.bar.inc(item.wanted.size);
         }
         if item.wanted.nlink > 1 && !item.wanted.is_directory() {
             let made = self.made(item.source);
@@ -860,7 +860,7 @@ impl<'a> Tree<'a> {
             return Ok(true);
         }
         for (name, value) in self.xattrs(item).await? {
-            match self.there.read(GetXattr { ino, name: name.to_vec() }).await {
+            match self.walk.there.read(GetXattr { ino, name: name.to_vec() }).await {
                 Ok(other) if other == value => {}
                 Ok(_) | Err(Error::NotFound(_)) => return Ok(true),
                 Err(error) => return Err(error.into()),
@@ -871,7 +871,7 @@ impl<'a> Tree<'a> {
 
     /// Returns the key on the server.
     fn key(&self, item: &Item<'_>) -> Result<String, Trouble> {
-        key_of(&self.selection.target(item.path), item.wanted)
+        key_of(&self.walk.selection.target(item.path), item.wanted)
     }
 
     /// Restores or compares an object that POSIX cannot show.
@@ -892,7 +892,7 @@ impl<'a> Tree<'a> {
         let mut last = None;
         for name in directories.split(|byte| *byte == b'/').take_while(|name| !name.is_empty()) {
             let lookup = Lookup { parent: source, name: name.to_vec() };
-            match self.stored.read(lookup).await {
+            match self.walk.stored.read(lookup).await {
                 Ok((ino, inode)) if inode.is_directory() => {
                     path = join(&path, name);
                     source = ino;
@@ -902,19 +902,19 @@ impl<'a> Tree<'a> {
             }
         }
         let Some(wanted) = last else { return Ok(()) };
-        let target = self.selection.target(&path);
+        let target = self.walk.selection.target(&path);
         let mut ino = self.buckets.target_root;
         for name in target.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            match self.there.lookup(ino, name).await? {
+            match self.walk.there.lookup(ino, name).await? {
                 Some((found, _)) => ino = found,
                 None => return Ok(()),
             }
         }
-        let is_selected = self.selection.part(&path, true) == Part::All;
+        let is_selected = self.walk.selection.part(&path, true) == Part::All;
         if !is_selected && !self.ways.lock().contains(&ino) {
             return Ok(());
         }
-        let (found, _) = self.there.read(getattr(ino)).await?;
+        let (found, _) = self.walk.there.read(getattr(ino)).await?;
         if of_inodes(&wanted, &found).is_none() {
             let (wanted, path, parent) = (&wanted, &path[..], ino);
             let item = Item { source, wanted, parent, name: b"", path, is_hidden: false };
@@ -924,22 +924,26 @@ impl<'a> Tree<'a> {
     }
 
     pub fn compares(&self) -> bool {
-        matches!(self.task, Task::Compare { .. })
+        matches!(self.walk.task, Task::Compare { .. })
     }
 
     pub fn replaces(&self) -> bool {
-        self.task == (Task::Restore { replace: true })
+        self.walk.task == (Task::Restore { replace: true })
     }
 
     /// Reports something that is not as in the backup, and stays so.
     pub fn differs(&self, path: &[u8], why: impl std::fmt::Display) -> Result<()> {
         let name = self.shown(path);
-        if self.compares() { self.report.failed(&name, why) } else { self.report.left(&name, why) }
+        if self.compares() {
+            self.walk.report.failed(&name, why)
+        } else {
+            self.walk.report.left(&name, why)
+        }
     }
 
     /// Shows the place that a path of the backup gets.
     pub fn shown(&self, path: &[u8]) -> String {
-        let path = self.selection.target(path);
+        let path = self.walk.selection.target(path);
         format!("{}/{}", self.buckets.target, String::from_utf8_lossy(&path))
     }
 }
