@@ -1,4 +1,4 @@
-//! Differences between what a backup has and what is on a server.
+//! Differences between inodes of a backup and those on a server.
 
 use cairn_base::Timestamp;
 use cairn_fs::rows::{Content, Inode, Kind, ObjectAttributes};

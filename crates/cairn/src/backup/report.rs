@@ -66,7 +66,7 @@ pub struct RestoreReport {
     same: AtomicU64,
     left: AtomicU64,
     failed: AtomicU64,
-    /// Names that were printed, and what was said of them.
+    /// Printed names, each with the word before it.
     named: Mutex<HashSet<(&'static str, String)>>,
     /// Names that were printed before the comparison.
     before: HashSet<String>,

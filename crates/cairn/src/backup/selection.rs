@@ -15,7 +15,7 @@ pub struct Selection {
     pub base: Option<String>,
 }
 
-/// The part of what has a name that is selected.
+/// Extent to which a name is selected: itself, and names below it if it is a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     Nothing,

@@ -66,7 +66,7 @@ async fn user(stored: &StoredState, user: UserId) -> cairn_base::Result<String> 
     Ok(name.unwrap_or_else(|| format!("user {}", user.0)))
 }
 
-/// Buckets on a server, and what is done with them.
+/// Settings of buckets on a server, which a restore makes, replaces or compares.
 pub struct Settings<'a> {
     pub there: &'a Destination,
     pub report: &'a RestoreReport,

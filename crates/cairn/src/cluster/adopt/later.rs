@@ -1,5 +1,4 @@
-//! Losses of a way back: what was written after the adoption, and blocks of the server that are
-//! gone.
+//! Losses of a way back: writes after the adoption, and blocks of the server that are gone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +19,7 @@ use crate::output;
 const LOOKED_UP: usize = 1000;
 /// Number of names that are shown.
 const NAMED: usize = 20;
-/// Tables whose rows are what users have written: inodes, entries, extended attributes, uploads and
+/// Tables whose rows users have written: inodes, entries, extended attributes, uploads and
 /// their parts, buckets, users and credentials.
 const TABLES: &[u8] = b"idxupbk";
 
